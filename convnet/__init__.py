@@ -1,0 +1,3 @@
+"""convnet: trains convolutional networks from one YAML file."""
+
+__version__ = "0.1.0"

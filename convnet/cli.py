@@ -1,0 +1,236 @@
+"""The command line: `convnet COMMAND ...`.
+
+Exit status: 0; 1 for a fault that the user can mend; 2 for a wrong config or wrong usage; 128 + a signal's number.
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from convnet import __version__
+from convnet.config import ConfigError, describe_layers, load_config
+from convnet.console import Console
+from convnet.data import DataError
+from convnet.device import HELP, open_device, open_planner
+from convnet.errors import UserError
+
+Args = argparse.Namespace
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status."""
+    args = parse(argv)
+    console = Console()
+    logging.getLogger("convnet").addHandler(console)
+    try:
+        return args.run(args, console)
+    except ConfigError as error:
+        return _fail(str(error), 2)
+    except (UserError, DataError, OSError) as error:
+        if isinstance(error, BrokenPipeError):  # the reader of our output left: `convnet ... | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        return _fail(f"error: {error}", 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except Exception as error:
+        if not _out_of_memory(error):
+            raise
+        return _fail(
+            f"error: out of memory ({error}); a smaller train.batch_size or a larger train.accumulate helps", 1
+        )
+    finally:
+        logging.getLogger("convnet").removeHandler(console)
+
+
+def parse(argv: Sequence[str] | None = None) -> Args:
+    """The arguments; `overrides` may stand among the options."""
+    parser = make_parser()
+    args, rest = parser.parse_known_args(argv)
+    if not hasattr(args, "overrides"):
+        args.overrides, unknown = [], rest
+    else:
+        args.overrides += [word for word in rest if "=" in word and not word.startswith("-")]
+        unknown = [word for word in rest if word not in args.overrides]
+    if getattr(args, "resume", None) and "=" in args.resume and not os.path.exists(args.resume):
+        args.overrides, args.resume = [args.resume, *args.overrides], ""
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    for word in args.overrides:
+        if "=" not in word:
+            parser.error(f"unrecognized argument '{word}'; an override is key=value, such as solver.lr=0.02")
+    return args
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """All commands."""
+    parser = argparse.ArgumentParser("convnet", description="Train convolutional networks from one YAML file.")
+    parser.add_argument("--version", action="version", version=f"convnet {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(run: Callable[[Args, Console], int], name: str, doc: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=doc, description=doc[0].upper() + doc[1:] + ".")
+        made.set_defaults(run=run)
+        return made
+
+    _train_options(command(_train, "train", "train a network, or continue a run"))
+    _eval_options(command(_eval, "eval", "top-1, top-k, loss and confusions of a trained network"))
+    _predict_options(command(_predict, "predict", "the likeliest classes of images"))
+    _summary_options(command(_summary, "summary", "layers, parameters, multiply-adds and memory of a network"))
+    layers = command(_layers, "layers", "every layer type, or all options of one")
+    layers.add_argument("name", nargs="?", metavar="TYPE", help="a layer type, such as conv")
+    _config_options(
+        command(_check_grads, "check-grads", "compare all gradients with differences, in float64 on the CPU")
+    )
+    command(_doctor, "doctor", "what works on this machine, what is missing, and how to get it")
+    return parser
+
+
+def _config_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CFG", help="config file")
+    _override_option(parser)
+
+
+def _override_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "overrides", nargs="*", metavar="KEY=VALUE", help="options in place of the file's: solver.lr=0.02"
+    )
+
+
+def _device_option(parser: argparse.ArgumentParser, more: str = "") -> None:
+    parser.add_argument("--device", default="auto", metavar="DEVICE", help=HELP + more)
+
+
+def _train_options(parser: argparse.ArgumentParser) -> None:
+    _config_options(parser)
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="RUN",
+        help="continue the run in this folder; default: the config's last",
+    )
+    _device_option(parser)
+    parser.add_argument("--explain", action="store_true", help="print how each step is computed")
+
+
+def _model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="RUN", help="run folder, or the folder of a checkpoint")
+    parser.add_argument("--best", action="store_true", help="the run's best checkpoint instead of its last")
+    _device_option(parser)
+
+
+def _eval_options(parser: argparse.ArgumentParser) -> None:
+    _model_options(parser)
+    _override_option(parser)
+    parser.add_argument(
+        "--views", type=int, choices=(1, 10), default=1, help="10: corners and centre, plain and mirrored"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _predict_options(parser: argparse.ArgumentParser) -> None:
+    from convnet.predict import FORMATS
+
+    _model_options(parser)
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="images, or folders of images")
+    parser.add_argument("--top", type=int, default=3, metavar="K", help="classes shown of each image (default: 3)")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+
+
+def _summary_options(parser: argparse.ArgumentParser) -> None:
+    _config_options(parser)
+    _device_option(parser, "; or an architecture to plan for, such as sm_90")
+    parser.add_argument("--explain", action="store_true", help="print how each step is computed, and where it lies")
+
+
+# Commands. What they need is imported here, so that --help and errors in arguments come at once.
+
+
+def _train(args: Args, console: Console) -> int:
+    from convnet.train.start import train
+
+    config = load_config(args.config, args.overrides)
+    return train(config, open_device(args.device), console, resume=args.resume, explain=args.explain)
+
+
+def _eval(args: Args, console: Console) -> int:
+    from convnet.evaluate import evaluate_checkpoint
+    from convnet.run import find_checkpoint
+
+    found = find_checkpoint(args.model, console.warn, best=args.best)
+    backend = open_device(args.device)
+    evaluation = evaluate_checkpoint(found, backend, args.overrides, views=args.views, bar=console.bar)
+    if args.json:
+        print(json.dumps({"checkpoint": str(found.path), "step": found.state["step"], **evaluation.as_json()}))
+    else:
+        views = f", {args.views} views" if args.views > 1 else ""
+        console.say(f"{found.path}{views}\n{evaluation.text()}")
+    return 0
+
+
+def _predict(args: Args, console: Console) -> int:
+    from convnet.predict import formatted, predict
+    from convnet.run import find_checkpoint
+
+    if args.top < 1:
+        raise UserError(f"--top: expected 1 or more, found {args.top}")
+    found = find_checkpoint(args.model, console.warn, best=args.best)
+    console.muted = True  # each image that cannot be read is an error here
+    codes: list[int] = []
+
+    def fault(message: str) -> None:
+        codes.append(_fail(f"error: {message}", 1))
+
+    for line in formatted(predict(found, open_device(args.device), args.paths, top=args.top, fault=fault), args.format):
+        print(line, flush=True)
+    return max(codes, default=0)
+
+
+def _summary(args: Args, console: Console) -> int:
+    from convnet.summary import summarize
+
+    config = load_config(args.config, args.overrides)
+    console.say(summarize(config, open_planner(args.device), explained=args.explain))
+    return 0
+
+
+def _layers(args: Args, console: Console) -> int:
+    console.say(describe_layers(args.name))
+    return 0
+
+
+def _check_grads(args: Args, console: Console) -> int:
+    from convnet.graph.check_grads import Checker, report
+    from convnet.session import make_network
+
+    config = load_config(args.config, args.overrides)
+    checker = Checker(make_network(config), seed=config.seed, mean=config.data.mean, std=config.data.std)
+    checks = checker.run()
+    console.say(report(checks))
+    return 0 if all(check.right for check in checks) else 1
+
+
+def _doctor(args: Args, console: Console) -> int:
+    from convnet.doctor import examine, fatal, report
+
+    findings = examine()
+    console.say(report(findings))
+    return int(fatal(findings))
+
+
+def _fail(message: str, code: int) -> int:
+    print(message, file=sys.stderr, flush=True)
+    return code
+
+
+def _out_of_memory(error: Any) -> bool:
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The sections of a config file. Their declarations are the schema, the error messages and the reference."""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
+
+from convnet.config.load import locate
+from convnet.data.options import Data
+from convnet.train.schedule import Constant, Schedule
+from layers.base import Layer
+from layers.data import Data as DataLayer
+from layers.options import ConfigError, LayerSolver, Options, Path, Registry, option
+
+LABELS = "labels"  # the input that stands for the labels of a batch
+SOLVERS = Registry("solver", default="sgd")
+
+
+class Rates(NamedTuple):
+    """What the update of one parameter uses, before the schedule's factor on `lr`."""
+
+    lr: float
+    momentum: float
+    weight_decay: float
+
+
+@dataclass(frozen=True)
+class Run(Options):
+    """Where results go."""
+
+    dir: str | None = option(None, doc="folder of the run; null: runs/NAME")
+
+
+@SOLVERS.register("sgd")
+@dataclass(frozen=True)
+class Solver(Options):
+    """Stochastic gradient descent: v = momentum * v - lr * (gradient + weight_decay * w); w = w + v."""
+
+    registry: ClassVar[Registry | None] = SOLVERS
+
+    lr: float = option(0.01, least=0, doc="learning rate")
+    lr_bias: float | None = option(None, least=0, doc="learning rate of biases; null: lr")
+    momentum: float = option(0.9, least=0, below=1, doc="momentum")
+    weight_decay: float = option(0.0, least=0, doc="L2 penalty on weights; biases have none")
+    schedule: Schedule = option(Constant(), doc="how the rates change in the course of training")
+
+    def rates(self, override: LayerSolver | None, *, bias: bool, decays: bool) -> Rates:
+        """Of one parameter of a layer: the layer's own values where it has some, for biases `lr_bias` before `lr`."""
+        own = override or LayerSolver()
+        lrs = (own.lr_bias, own.lr, self.lr_bias, self.lr) if bias else (own.lr, self.lr)
+        decay = self.weight_decay if own.weight_decay is None else own.weight_decay
+        momentum = self.momentum if own.momentum is None else own.momentum
+        return Rates(next(lr for lr in lrs if lr is not None), momentum, decay if decays else 0.0)
+
+
+@dataclass(frozen=True)
+class Checkpoint(Options):
+    """When the state of a run is saved, and how many of these files stay."""
+
+    every: int = option(1, least=1, doc="epochs between checkpoints; the last epoch always has one")
+    keep: int = option(2, least=1, doc="newest checkpoints to keep, besides the best")
+
+
+@dataclass(frozen=True)
+class Train(Options):
+    """How long, and in what portions."""
+
+    batch_size: int = option(128, least=1, doc="samples of one update, over all devices")
+    epochs: int = option(least=1, doc="passes over the training set")
+    accumulate: int = option(1, least=1, doc="parts in which a batch is computed, to save memory; divides batch_size")
+    last_batch: str = option("drop", choices=("drop", "keep"), doc="the rest of an epoch that is less than a batch")
+    log_every: int | None = option(None, least=1, doc="steps between log lines; null: automatic")
+    eval_every: int = option(1, least=1, doc="epochs between evaluations; the last epoch always has one")
+    checkpoint: Checkpoint = option(Checkpoint(), doc="when to save")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batch_size % self.accumulate:
+            raise ConfigError(
+                f"expected a divisor of batch_size ({self.batch_size}), found {self.accumulate}", ("accumulate",)
+            )
+
+
+@dataclass(frozen=True)
+class Parallel(Options):
+    """How layers are spread over devices. One word sets both."""
+
+    shorthand: ClassVar[tuple[str, ...]] = ("conv", "fc")
+
+    conv: str = option("data", choices=("data",), doc="convolutional part: data (each device has its share of a batch)")
+    fc: str = option("data", choices=("data",), doc="fully connected part")
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """A layer as configured: an automatic neuron is one of its own, and its readers name it as their input.
+
+    path: of the section that it was made from, for errors.
+    """
+
+    name: str
+    layer: Layer
+    inputs: tuple[str, ...]
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Config(Options):
+    """A whole training run. `layers` is built by convnet.config.build."""
+
+    name: str = option(doc="what the run is called; default: the name of the file")
+    seed: int = option(1, least=0, most=2**64 - 1, doc="seed of every random number")
+    precision: str = option("fp32", choices=("fp32", "tf32", "bf16"), doc="arithmetic of the network")
+    run: Run = option(Run(), doc="where results go")
+    data: Data = option(doc="images")
+    layers: tuple[LayerSpec, ...] = option(doc="the network: a mapping of names to layers, in order")
+    solver: Solver = option(Solver(), doc="how parameters are learned")
+    train: Train = option(doc="how long training lasts")
+    parallel: Parallel = option(Parallel(), doc="several devices")
+    marks: dict[Path, str] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.precision != "fp32":
+            raise ConfigError(f"{self.precision} is not available yet; use fp32", ("precision",))
+        if self.run.dir is None:
+            object.__setattr__(self, "run", replace(self.run, dir=f"runs/{self.name}"))
+        for spec in self.layers:
+            if isinstance(spec.layer, DataLayer):
+                self._check_channels(spec.layer.channels)
+
+    def _check_channels(self, channels: int) -> None:
+        for name in ("mean", "std"):
+            found = len(getattr(self.data, name))
+            if found not in (1, channels):
+                raise ConfigError(
+                    f"expected one number, or one for each of {channels} channels, found {found}", ("data", name)
+                )
+
+    def locate(self, error: ConfigError, path: Path = ()) -> ConfigError:
+        """The error, raised below `path`, with its place in the file."""
+        return locate(self.marks, error.under(*path))

@@ -1,0 +1,39 @@
+"""Decoded images in memory, so that a small dataset is decoded once and not in every epoch."""
+
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+MIB = 1 << 20
+AUTO_MIB = 1024  # "auto" keeps a dataset that fits this
+SURE = 64  # images after which their mean size is trusted
+
+
+class Cache:
+    """Keeps images until the limit is reached, then takes no more: each epoch reads every image once, so that to
+    replace one by another gains nothing.  What is kept changes speed only.
+
+    size: the limit in MiB; "off": 0; "auto": 1024 if all `count` images will fit, judged by the first, otherwise 0.
+    """
+
+    def __init__(self, size: int | str, count: int):
+        self.automatic, self.count = size == "auto", count
+        self.limit = ({"auto": AUTO_MIB, "off": 0}[size] if isinstance(size, str) else size) * MIB
+        self.images: dict[int, NDArray[np.uint8]] = {}
+        self.used = 0
+        self._lock = threading.Lock()
+
+    def get(self, index: int) -> NDArray[np.uint8] | None:
+        return self.images.get(index)
+
+    def put(self, index: int, image: NDArray[np.uint8]) -> None:
+        with self._lock:
+            if index in self.images or self.used + image.nbytes > self.limit:
+                return
+            self.images[index] = image
+            self.used += image.nbytes
+            seen = len(self.images)
+            if self.automatic and seen >= SURE and self.used / seen * self.count > self.limit:
+                self.limit = self.used = 0
+                self.images.clear()

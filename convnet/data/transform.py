@@ -1,0 +1,151 @@
+"""From a decoded image to the pixels of a sample: resize, pad, crop.
+
+Evaluation is torchvision's, bit for bit: shorter side to `resize` by Pillow's bilinear filter (which is antialiased),
+longer side int(resize * long / short); crop at the centre, rounding half to even, zeros where the image is too small.
+Mirroring is only drawn here; image.prepare does it.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from convnet.data.decode import MAX_PIXELS, decode, over
+from convnet.data.draws import Purpose, below, words
+from convnet.data.errors import DecodeError
+
+CROPS = ("center", "random", "resized")
+AREA, RATIO, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10  # of a resized crop: Szegedy et al. 2015, as torchvision does it
+REDUCING_GAP = 2  # a JPEG is decoded at least this much larger than it will be: what is lost then cannot be seen
+
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """What becomes of an image.
+
+    channels, height, width: of the result.
+    resize: shorter side before the crop, pixels; None keeps the image's size.
+    pad: zeros added on each side before the crop, pixels.
+    crop: "center", "random" (a random place), "resized" (a random place, area and aspect, scaled to the result).
+    mirror: left and right are exchanged in half of the samples, drawn anew in each epoch.
+    exif_orientation, max_pixels: see `decode`.
+    """
+
+    channels: int
+    height: int
+    width: int
+    resize: int | None = None
+    pad: int = 0
+    crop: str = "center"
+    mirror: bool = False
+    exif_orientation: bool = False
+    max_pixels: int = MAX_PIXELS
+
+    def __post_init__(self) -> None:
+        if self.channels not in (1, 3):
+            raise ValueError(f"images have 1 or 3 channels, not {self.channels}")
+        if self.crop not in CROPS:
+            raise ValueError(f"crop must be one of {', '.join(CROPS)}, not '{self.crop}'")
+
+    def load(self, data: bytes, path: str) -> Pixels:
+        """The decoded image before the crop [H, W, channels]: what does not change from epoch to epoch.
+
+        At reduced scale only for a random crop: a centre crop must be exact, a resized one may need every pixel.
+        """
+        side = self.resize * REDUCING_GAP if self.resize and self.crop == "random" else None
+        image = decode(
+            data,
+            path,
+            channels=self.channels,
+            exif_orientation=self.exif_orientation,
+            max_pixels=self.max_pixels,
+            least_side=side,
+        )
+        size = resized(image.width, image.height, self.resize) if self.resize else image.size
+        if size[0] * size[1] > self.max_pixels:
+            raise DecodeError(path, f"after resize: {self.resize}, {over(size, self.max_pixels)}")
+        return _array(image if size == image.size else image.resize(size, Image.Resampling.BILINEAR))
+
+    def draw(self, seed: int, epoch: int, indices: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """The random words [samples, 1 or more, 4] that `cut` and `mirrored` take."""
+        numbers = np.arange(1 + TRIES if self.crop == "resized" else 1)
+        return words(Purpose.AUGMENT, seed, epoch, indices[:, None], numbers)
+
+    def mirrored(self, draws: NDArray[np.uint32]) -> Pixels:
+        """1 for each sample that is to be mirrored."""
+        return (draws[:, 0, 2] >> 31 if self.mirror else np.zeros(len(draws))).astype(np.uint8)
+
+    def cut(self, image: Pixels, draws: NDArray[np.uint32], out: Pixels) -> None:
+        """One sample from an image; draws: its random words; out: [height, width, channels]."""
+        if self.crop == "resized":
+            top, left, height, width = resized_crop(image.shape[0], image.shape[1], draws[1:])
+            window = image[top : top + height, left : left + width]
+            part = Image.fromarray(window[:, :, 0] if self.channels == 1 else window)
+            out[...] = _array(part.resize((self.width, self.height), Image.Resampling.BILINEAR))
+            return
+        (tall, height), (wide, width) = self._fit(image)
+        top, left = centred(tall, height), centred(wide, width)
+        if self.crop == "random":
+            top = below(int(draws[0, 0]), tall - height + 1) if tall > height else top
+            left = below(int(draws[0, 1]), wide - width + 1) if wide > width else left
+        place(image, top - self.pad, left - self.pad, out)
+
+    def cut_views(self, image: Pixels, out: Pixels) -> None:
+        """Five windows: the corners, row by row, and the centre; out: [5, height, width, channels]."""
+        (tall, height), (wide, width) = self._fit(image)
+        top, left = centred(tall, height), centred(wide, width)
+        rows = (0, tall - height) if tall > height else (top, top)
+        columns = (0, wide - width) if wide > width else (left, left)
+        starts = [(row, column) for row in rows for column in columns] + [(top, left)]
+        for window, (row, column) in zip(out, starts, strict=True):
+            place(image, row - self.pad, column - self.pad, window)
+
+    def _fit(self, image: Pixels) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Along each axis: the padded image's size, and the window's."""
+        return (image.shape[0] + 2 * self.pad, self.height), (image.shape[1] + 2 * self.pad, self.width)
+
+
+def _array(image: Image.Image) -> Pixels:
+    pixels = np.asarray(image)
+    return pixels if pixels.ndim == 3 else pixels[:, :, None]
+
+
+def resized(width: int, height: int, short: int) -> tuple[int, int]:
+    """Width and height when the shorter side is `short`, as torchvision's Resize has them."""
+    long = int(short * max(width, height) / min(width, height))
+    return (short, long) if width <= height else (long, short)
+
+
+def centred(extent: int, size: int) -> int:
+    """Where a window starts that torchvision's CenterCrop takes; negative when it is the larger one."""
+    return -((size - extent) // 2) if size > extent else round((extent - size) / 2)
+
+
+def place(image: Pixels, top: int, left: int, out: Pixels) -> None:
+    """Copy the window of `image` at (top, left) to `out`, with zeros where it hangs over the edges."""
+    height, width = out.shape[:2]
+    y0, x0 = max(top, 0), max(left, 0)
+    y1, x1 = max(y0, min(top + height, image.shape[0])), max(x0, min(left + width, image.shape[1]))
+    if (y1 - y0, x1 - x0) != (height, width):
+        out[...] = 0
+    out[y0 - top : y1 - top, x0 - left : x1 - left] = image[y0:y1, x0:x1]
+
+
+def resized_crop(height: int, width: int, draws: NDArray[np.uint32]) -> tuple[int, int, int, int]:
+    """Top, left, height and width of a part of random area, and aspect uniform on the log scale.
+
+    draws: the words [tries, 4] for area, aspect, top and left.  When no try fits in the image: the largest centred
+    part whose aspect is allowed.
+    """
+    for area, aspect, y, x in draws.tolist():
+        pixels = height * width * (AREA[0] + (AREA[1] - AREA[0]) * area / 2**32)
+        ratio = math.exp(math.log(RATIO[0]) + math.log(RATIO[1] / RATIO[0]) * aspect / 2**32)
+        wide, tall = round(math.sqrt(pixels * ratio)), round(math.sqrt(pixels / ratio))
+        if 0 < wide <= width and 0 < tall <= height:
+            return below(y, height - tall + 1), below(x, width - wide + 1), tall, wide
+    wide, tall = min(width, round(height * RATIO[1])), min(height, round(width / RATIO[0]))
+    return (height - tall) // 2, (width - wide) // 2, tall, wide

@@ -1,0 +1,1 @@
+"""From layers to a running step: wiring, step lists, memory plan, execution."""

@@ -1,0 +1,63 @@
+"""Runs a planned step list: plainly, a Python call a step, or captured, the whole list as one CUDA graph."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from convnet.graph.plan import ProgramPlan
+from convnet.graph.steps import Step, Value
+from kernels.layout import view
+
+
+class Executor:
+    """A step list bound to memory.
+
+    arena: 1-d uint8 array of at least plan.peak bytes. persistent: the arrays of values outside the arena, by name;
+    a value shorter than its array along the first axis (a smaller batch) takes the front of it.
+    """
+
+    def __init__(self, backend: Any, plan: ProgramPlan, arena: Any, persistent: Mapping[str, Any], *, capture: bool):
+        self.backend, self.plan, self.arena, self.persistent = backend, plan, arena, persistent
+        self._starts = [self._bind(i) for i in range(len(plan.steps))]
+        self._capture = capture
+        self._replay: Callable[[], None] | None = None
+        self._runs = 0
+
+    def array(self, value: Value) -> Any:
+        """The memory of a value, in its logical shape."""
+        if not value.arena:
+            array = self.persistent[value.name]
+            return array if array.shape == value.shape else array[: value.shape[0]]
+        offset = self.plan.offsets[value]
+        return view(self.arena[offset : offset + value.nbytes].view(value.dtype), value.shape, value.layout)
+
+    def _bind(self, i: int) -> Callable[[], None]:
+        step, choice = self.plan.steps[i], self.plan.choices[i]
+        arguments = {name: self.array(v) if isinstance(v, Value) else v for name, v in step.arguments.items()}
+        workspace = self.arena[choice.workspace : choice.workspace + choice.plan.workspace]
+        return self.backend.bind(step.op, step.geometry, arguments, workspace, (choice.variant, choice.plan))
+
+    def run(self) -> None:
+        """Run all steps. The first run of a capturing executor is plain: it loads every module."""
+        if self._replay is not None:
+            self._replay()
+        elif self._capture and self._runs == 1:
+            self._replay = self.backend.capture(self._starts)
+            self._replay()
+        else:
+            for start in self._starts:
+                start()
+        self._runs += 1
+
+    def run_stepwise(self) -> Iterator[Step]:
+        """Run plainly, and yield each step once its results stand: they may be gone after the next one."""
+        for step, start in zip(self.plan.steps, self._starts, strict=True):
+            start()
+            yield step
+
+    def nonfinite(self, step: Step) -> list[str]:
+        """Names of the step's written floating-point values that hold a NaN or an infinity."""
+        written = [step.arguments[name] for name in step.op.writes]
+        floats = [v for v in written if isinstance(v, Value) and v.dtype.kind == "f"]
+        return [v.name for v in floats if not np.isfinite(self.backend.download(self.array(v))).all()]

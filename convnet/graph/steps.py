@@ -1,0 +1,129 @@
+"""The step list: what a network does, as plain data.
+
+A layer's forward and backward are called once with symbolic values; each `emit` appends a Step.  Everything else
+(memory plan, execution, capture, summary) reads this list.
+"""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernels.op import Op
+
+
+@dataclass(eq=False)
+class Value:
+    """A symbolic array: a map with the axes C, H, W, N where `layout` is set, else any array.
+
+    arena: lives in the arena for part of the step; otherwise it persists and the engine owns it under `name`.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    layout: str = ""
+    arena: bool = True
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"{self.name}{list(self.shape)}"
+
+
+@dataclass(eq=False)
+class Step:
+    """One operation on symbolic values; `phase` is forward, backward or update."""
+
+    layer: str
+    phase: str
+    op: Op
+    geometry: Any
+    arguments: dict[str, Any]
+
+    def values(self) -> Iterable[Value]:
+        """Every array that the step touches."""
+        return (value for value in self.arguments.values() if isinstance(value, Value))
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value}" for name, value in self.arguments.items())
+        return f"{self.layer}.{self.phase}: {self.op}({arguments})"
+
+
+@dataclass
+class Recorder:
+    """Collects the steps of one program and the values they name.
+
+    dtype: of maps and parameters. parameters, states, inputs: persistent values by full name ("conv1.weight").
+    gradients: the value to write each trainable parameter's gradient to; frozen parameters have none.
+    accumulate: parameter gradients already hold something that is to be added to.
+    """
+
+    dtype: np.dtype
+    training: bool = True
+    nominal_batch: int = 1
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    gradients: Mapping[str, Value] = field(default_factory=dict)
+    states: Mapping[str, Value] = field(default_factory=dict)
+    inputs: Mapping[str, Value] = field(default_factory=dict)
+    accumulate: bool = False
+    steps: list[Step] = field(default_factory=list)
+    kept: dict[tuple[str, str], Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._written = set(self.gradients.values()) if self.accumulate else set()
+
+    def at(self, layer: str, phase: str) -> "LayerEmit":
+        """The `emit` that a layer's forward or backward writes to."""
+        return LayerEmit(self, layer, phase)
+
+    def append(self, layer: str, phase: str, op: Op, geometry: Any, arguments: dict[str, Any]) -> None:
+        written = [arguments[name] for name in op.writes if arguments[name] is not None]
+        if op.accumulates and "beta" not in arguments:
+            held = {value in self._written for value in written}
+            if len(held) != 1:
+                raise ValueError(f"layer '{layer}': {op} would overwrite some of {written} and add to others")
+            arguments = {**arguments, "beta": float(held.pop())}
+        if arguments.keys() != op.arguments.keys():
+            raise TypeError(f"layer '{layer}': {op} takes {list(op.arguments)}, got {list(arguments)}")
+        self._written.update(written)
+        self.steps.append(Step(layer, phase, op, geometry, arguments))
+
+
+class LayerEmit:
+    """Implements layers.base.Emit for one layer."""
+
+    def __init__(self, recorder: Recorder, layer: str, phase: str):
+        self._recorder, self._layer, self._phase = recorder, layer, phase
+        self.training, self.nominal_batch = recorder.training, recorder.nominal_batch
+        self.key = zlib.crc32(layer.encode()) & 0x7FFFFFFF
+
+    def __call__(self, op: Op, geometry: Any, **arguments: Any) -> None:
+        self._recorder.append(self._layer, self._phase, op, geometry, arguments)
+
+    def param(self, name: str) -> Value:
+        return self._recorder.parameters[f"{self._layer}.{name}"]
+
+    def grad(self, name: str) -> Value | None:
+        return self._recorder.gradients.get(f"{self._layer}.{name}")
+
+    def state(self, name: str) -> Value:
+        return self._recorder.states[f"{self._layer}.{name}"]
+
+    def keep(self, name: str, shape: tuple[int, ...], dtype: str = "", layout: str = "") -> Value:
+        key = (self._layer, name)
+        if key not in self._recorder.kept:
+            kind = np.dtype(dtype or self._recorder.dtype)
+            self._recorder.kept[key] = Value(f"{self._layer}.{name}", shape, kind, layout)
+        return self._recorder.kept[key]
+
+    def input(self, name: str) -> Value:
+        return self._recorder.inputs[name]

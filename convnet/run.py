@@ -1,0 +1,111 @@
+"""Run folders: where a run keeps its config, log, metrics and checkpoints.
+
+runs/digits      the first run with `run.dir: runs/digits`
+runs/digits-2    the second: a run never writes into the folder of another
+"""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from convnet import checkpoint
+from convnet.checkpoint import Checkpoint, CheckpointError
+from convnet.errors import UserError
+
+CONFIG, METRICS, LOG, CHECKPOINTS, LOCK = "config.yaml", "metrics.jsonl", "log.txt", "checkpoints", ".lock"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The folder of one run."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / CONFIG
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / METRICS
+
+    @property
+    def log(self) -> Path:
+        return self.path / LOG
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / CHECKPOINTS
+
+    def lock(self) -> Any:
+        """Hold the folder until the result is closed; raises UserError while another process does."""
+        import fcntl
+
+        file = (self.path / LOCK).open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise UserError(f"{self.path}: another process trains in this folder") from None
+        return file
+
+
+def fresh(base: Path) -> Run:
+    """A new folder: `base`, or the first of base-2, base-3, ... that is not there."""
+    base.parent.mkdir(parents=True, exist_ok=True)
+    if base.is_dir() and not os.listdir(base):
+        return Run(base)
+    number = 1
+    while True:
+        path = base if number == 1 else base.with_name(f"{base.name}-{number}")
+        try:
+            path.mkdir()
+            return Run(path)
+        except FileExistsError:
+            number = max(number, *_numbers(base)) + 1
+
+
+def newest(base: Path) -> Run | None:
+    """The last run made from `base`; None where there is none."""
+    numbers = [number for number in _numbers(base) if (_numbered(base, number) / CONFIG).is_file()]
+    return Run(_numbered(base, max(numbers))) if numbers else None
+
+
+def _numbers(base: Path) -> list[int]:
+    """Those of the folders base, base-2, ... that exist, by number."""
+    found = [1] if base.exists() else []
+    for path in base.parent.glob(f"{_escaped(base.name)}-*") if base.parent.is_dir() else ():
+        match = re.fullmatch(r"([1-9]\d*)", path.name[len(base.name) + 1 :])
+        if match and int(match[1]) > 1:
+            found.append(int(match[1]))
+    return found
+
+
+def _numbered(base: Path, number: int) -> Path:
+    return base if number == 1 else base.with_name(f"{base.name}-{number}")
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", name)
+
+
+def find_checkpoint(where: str | Path, warn: Callable[[str], None], *, best: bool = False) -> Checkpoint:
+    """The checkpoint that a run folder, a checkpoint folder or a file in one means: of a run the last, or the best."""
+    path = Path(where)
+    if path.is_file():
+        path = path.parent
+    if (path / checkpoint.STATE).is_file():
+        return checkpoint.load(path)
+    folder = path if path.name == CHECKPOINTS else path / CHECKPOINTS
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: no such run or checkpoint")
+    if not checkpoint.listing(folder):
+        raise CheckpointError(f"{path}: neither a run with checkpoints nor a checkpoint")
+    chosen = checkpoint.best(folder) if best else None
+    found = checkpoint.load(chosen) if chosen else checkpoint.newest(folder, warn)
+    if not found:
+        raise CheckpointError(f"{folder}: no checkpoint in it can be read")
+    return found

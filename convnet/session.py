@@ -1,0 +1,108 @@
+"""From a config to what a command works with: network, images, engine; every mismatch is found here, before a step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from convnet import checkpoint
+from convnet.checkpoint import Checkpoint
+from convnet.config import Config, ConfigError, load_config
+from convnet.data import FolderSource, Pipeline, Source, Transform
+from convnet.graph.engine import Engine
+from convnet.graph.net import Network
+from convnet.train.rates import trainable
+
+
+def make_network(config: Config) -> Network:
+    """The network; a ConfigError tells its place in the file."""
+    try:
+        return Network(config.layers)
+    except ConfigError as error:
+        raise config.locate(error) from None
+
+
+def make_engine(config: Config, network: Network, backend: Any, *, learns: bool = True, **options: Any) -> Engine:
+    """An engine with untouched parameters. learns: False for evaluation alone, which needs no gradients."""
+    return Engine(
+        network,
+        backend,
+        batch_size=config.train.batch_size,
+        accumulate=config.train.accumulate,
+        trainable=trainable(network, config.solver) if learns else (),
+        mean=np.array(config.data.mean),
+        std=np.array(config.data.std),
+        seed=config.seed,
+        **options,
+    )
+
+
+def make_source(split: Any, classes: Sequence[str] | None = None) -> FolderSource:
+    """The images of one split. classes: in index order, of the training images or of a checkpoint."""
+    class_list = split.class_list if classes is None else None
+    return FolderSource(split.path, classes=classes, class_list=class_list, allow_empty=split.allow_empty)
+
+
+def make_pipeline(
+    config: Config, network: Network, split: Any, source: Source, backend: Any, **options: Any
+) -> Pipeline:
+    """Batches of a source, treated as `split` says."""
+    options = {"on_error": split.on_error, "cache": config.data.cache, **options}
+    micro = config.train.batch_size // config.train.accumulate
+    size = config.train.batch_size if options.get("train") else micro
+    transform = make_transform(split, network)
+    return Pipeline(
+        source, transform, size, seed=config.seed, threads=config.data.threads, allocate=backend.host, **options
+    )
+
+
+def make_transform(split: Any, network: Network) -> Transform:
+    """What is done to an image before the network sees it."""
+    shape = network.data[0].shape
+    given = split.resize is not None or split.crop == "resized"  # which needs no particular size to cut from
+    resize = split.resize if given else max(shape.height, shape.width)
+    return Transform(
+        shape.channels,
+        shape.height,
+        shape.width,
+        resize=None if resize == "none" else resize,
+        pad=split.pad,
+        crop=split.crop,
+        mirror=split.mirror,
+        exif_orientation=split.exif_orientation,
+        max_pixels=split.max_pixels,
+    )
+
+
+def check_classes(config: Config, network: Network, classes: Sequence[str], where: str) -> None:
+    """Raise ConfigError unless the network has an output for each class of `where`."""
+    if len(classes) == network.outputs:
+        return
+    (name, *_), specs = network.costs[0].inputs, {spec.name: spec for spec in config.layers}
+    node = network[name]
+    while "outputs" not in vars(node.layer) and "filters" not in vars(node.layer) and node.inputs:
+        node = network[node.inputs[0]]
+    key = next((key for key in ("outputs", "filters") if key in vars(node.layer)), None)
+    expected = f"expected {len(classes)} outputs, one for each class of {where}, found {network.outputs}"
+    raise config.locate(ConfigError(expected, specs[node.name].path, key))
+
+
+def open_checkpoint(found: Checkpoint, backend: Any, overrides: Sequence[str] = ()) -> tuple[Config, Engine]:
+    """The config and the engine of a trained network, for evaluation."""
+    config = load_config(found.path / checkpoint.CONFIG, overrides)
+    network = make_network(config)
+    check_classes(config, network, found.state["classes"], f"'{found.path}'")
+    engine = make_engine(config, network, backend, learns=False)
+    load_weights(engine, found, momentum=False)
+    return config, engine
+
+
+def load_weights(engine: Engine, found: Checkpoint, *, momentum: bool) -> None:
+    """Put a checkpoint into an engine; CheckpointError lists every tensor that does not fit."""
+    network = engine.network
+    params = {name: param.shape for name, param in network.params.items()}
+    states = {name: state.shape for name, state in network.states.items()}
+    checkpoint.check_tensors(found.weights, params | states, f"{found.path / checkpoint.WEIGHTS}")
+    if momentum:
+        checkpoint.check_tensors(found.momentum, params, f"{found.path / checkpoint.MOMENTUM}")
+    engine.load(found.weights, found.momentum if momentum else None)

@@ -1,0 +1,1 @@
+"""Training: the loop, its extensions and learning-rate schedules."""

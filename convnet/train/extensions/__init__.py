@@ -1,0 +1,1 @@
+"""Extensions of the training loop: rates, watch, evaluation, log, progress bar, checkpoint."""

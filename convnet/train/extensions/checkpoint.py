@@ -1,0 +1,59 @@
+"""Saves the state of the run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from convnet import checkpoint
+from convnet.errors import NotFinite
+from convnet.train.extension import Extension, Trigger
+from convnet.train.trainer import Trainer
+
+
+class SaveCheckpoint(Extension):
+    """folder: RUN/checkpoints. config: its text. constants: what the state says of the run besides its counters.
+
+    states: those of all extensions, by name.
+    """
+
+    name = "checkpoint"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        due: Trigger,
+        keep: int,
+        config: str,
+        constants: dict[str, Any],
+        states: Callable[[], dict[str, Any]],
+    ):
+        super().__init__(due)
+        self.folder, self.keep = folder, keep
+        self.config, self.constants, self.states = config, constants, states
+
+    def start(self, trainer: Trainer) -> None:
+        checkpoint.clean(self.folder)
+        # An owed evaluation was made up for; or a signal came before the first step.
+        if trainer.unsaved and (trainer.step or trainer.stop):
+            self(trainer)
+
+    def __call__(self, trainer: Trainer) -> None:
+        with trainer.paused():
+            weights, momentum = trainer.engine.tensors(), trainer.engine.momentum()
+            _check_finite(weights, trainer.step)
+            state = {**self.constants, **trainer.state(), "extensions": self.states()}
+            path = checkpoint.save(self.folder, weights, momentum, self.config, state)
+            if trainer.best.get("step") == trainer.step:
+                checkpoint.mark_best(self.folder, path)
+            checkpoint.prune(self.folder, self.keep)
+        trainer.unsaved = False
+
+
+def _check_finite(tensors: dict[str, np.ndarray], step: int) -> None:
+    """An update can overflow before any loss shows it; such a network must not replace a good one."""
+    bad = [name for name, tensor in tensors.items() if not np.isfinite(tensor).all()]
+    if bad:
+        raise NotFinite(f"step {step}: {', '.join(bad)} holds a NaN or infinity after the update; nothing was saved")

@@ -1,0 +1,155 @@
+"""The log: metrics.jsonl, one JSON object a line, and the same on the console.
+
+    {"event": "run", ...}     the first line: version, device, config fingerprint, seed, sizes
+    {"event": "train", ...}   over the steps since the row before: loss, top1_accuracy and top5_accuracy (0..1),
+                              learning_rate, images_per_second, wait_share (of the time, spent waiting for data), and
+                              in weights, for each parameter, mean_abs (mean |w|) and update_ratio (mean |update| to it)
+    {"event": "eval", ...}    loss, top1_accuracy, top5_accuracy, images, skipped, seconds
+    {"event": "resume", ...}  the run was continued after this step
+    {"event": "end", ...}     seconds of training, best evaluation
+
+Every row but the first has step (updates done) and epoch (passes done, with a fraction).
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from convnet.console import Console, duration
+from convnet.train.extension import Extension, Trigger
+from convnet.train.trainer import Trainer
+
+Row = dict[str, Any]
+
+
+class Log(Extension):
+    """run: the first row. learning_rate: the solver's at an update counted from 0. topk: the k of the top-k results."""
+
+    name = "log"
+
+    def __init__(
+        self,
+        path: Path,
+        console: Console,
+        *,
+        due: Trigger,
+        run: Row,
+        learning_rate: Callable[[int], float],
+        topk: int,
+    ):
+        super().__init__(lambda trainer: bool(trainer.rows) or due(trainer))
+        self.path, self.console, self.run, self.topk = path, console, run, topk
+        self.log_due, self.learning_rate = due, learning_rate
+        self._last = (0.0, 0.0, 0)  # seconds, seconds waited and images at the last row
+        self._began = time.perf_counter(), 0
+
+    def start(self, trainer: Trainer) -> None:
+        kept = rows_until(self.path, trainer.step) if self.path.exists() else []
+        rewrite(self.path, kept or [{"event": "run", **self.run}])
+        if kept:
+            again = {key: self.run[key] for key in ("version", "device", "config")}
+            self.write({"event": "resume", **_where(trainer), **again})
+        written = {(row["event"], row.get("step")) for row in kept}
+        trainer.rows = [row for row in trainer.rows if (row["event"], row["step"]) not in written]
+        self.flush(trainer)
+        self._last = trainer.lap(), 0.0, 0
+        self._began = time.perf_counter(), trainer.step
+
+    def __call__(self, trainer: Trainer) -> None:
+        if self.log_due(trainer):
+            trainer.rows.insert(0, self.train_row(trainer))
+            trainer.window = type(trainer.window)()
+        self.flush(trainer)
+
+    def flush(self, trainer: Trainer) -> None:
+        """Write, then print, what waits."""
+        for row in trainer.rows:
+            self.write(row)
+            self.console.say(self.line(trainer, row))
+        trainer.rows = []
+
+    def finish(self, trainer: Trainer) -> None:
+        if trainer.finished and not trainer.rows:
+            self.write({"event": "end", **_where(trainer), "seconds": trainer.lap(), "best": trainer.best or None})
+
+    def train_row(self, trainer: Trainer) -> Row:
+        means = trainer.window.means()
+        means[f"top{self.topk}_accuracy"] = means.pop("topk_accuracy")
+        seconds, waited, images = self._span(trainer)
+        return {
+            "event": "train",
+            **_where(trainer),
+            **means,
+            "learning_rate": self.learning_rate(trainer.step - 1),
+            "images_per_second": images / seconds,
+            "wait_share": min(waited / seconds, 1.0),
+            "weights": {
+                name: {"mean_abs": weight, "update_ratio": update / weight if weight else None}
+                for name, (weight, update) in trainer.engine.magnitudes().items()
+            },
+        }
+
+    def _span(self, trainer: Trainer) -> tuple[float, float, int]:
+        """Seconds, seconds waited and images since the last row of this process."""
+        now = trainer.lap(), trainer.waited, trainer.images
+        span = tuple(new - old for new, old in zip(now, self._last, strict=True))
+        self._last = now
+        return max(span[0], 1e-9), span[1], int(span[2])
+
+    def line(self, trainer: Trainer, row: Row) -> str:
+        """A row as a person reads it."""
+        width = len(str(trainer.steps_total))
+        where = f"epoch {row['epoch']:6.2f}/{trainer.epochs}  step {row['step']:{width}}/{trainer.steps_total}"
+        topk = (
+            f"  top-{self.topk} {row[f'top{self.topk}_accuracy']:7.2%}" if 1 < self.topk < self.run["classes"] else ""
+        )
+        results = f"loss {row['loss']:.4f}  top-1 {row['top1_accuracy']:7.2%}{topk}"
+        if row["event"] == "eval":
+            skipped = f"  {row['skipped']} skipped" if row["skipped"] else ""
+            return f"{where}  eval   {results}  {row['images']} images{skipped}"
+        speed = f"lr {row['learning_rate']:.3g}  {row['images_per_second']:.0f} images/s  wait {row['wait_share']:.0%}"
+        return f"{where}  train  {results}  {speed}  eta {self.eta(trainer)}"
+
+    def eta(self, trainer: Trainer) -> str:
+        """Time left, from all of this process, evaluations and checkpoints included."""
+        began, first = self._began
+        each = (time.perf_counter() - began) / max(trainer.step - first, 1)
+        return duration(each * (trainer.steps_total - trainer.step))
+
+    def write(self, row: Row) -> None:
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(_json(row))
+
+
+def rows_until(path: Path, step: int) -> list[Row]:
+    """The rows of a metrics file up to a step: what came later will be done again. A line cut short is left out."""
+    rows = []
+    for line in path.read_text("utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if row.get("step", 0) <= step and row["event"] != "end":
+            rows.append(row)
+    return rows
+
+
+def rewrite(path: Path, rows: list[Row]) -> None:
+    """Replace the file by these rows, in one move."""
+    temporary = path.with_suffix(".writing")
+    temporary.write_text("".join(map(_json, rows)), "utf-8")
+    os.replace(temporary, path)
+
+
+def _where(trainer: Trainer) -> Row:
+    return {"step": trainer.step, "epoch": round(trainer.epochs_done, 6)}
+
+
+def _json(row: Row) -> str:
+    """One line; JSON has no NaN and no infinity, null stands for them."""
+    wrong = {key: None for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)}
+    return json.dumps(row | wrong, allow_nan=False) + "\n"

@@ -1,0 +1,36 @@
+"""Brings results from the device, and stops a run whose loss is no longer a number.
+
+The device itself updates nothing once a loss is not finite, so that looking late loses only time.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from convnet.errors import NotFinite
+from convnet.train.extension import WRITER, Extension, Trigger
+from convnet.train.trainer import Trainer
+
+
+class Watch(Extension):
+    """Must be due whenever something reads the results, and at least once while the device keeps them."""
+
+    name, priority = "watch", WRITER
+
+    def __init__(self, due: Trigger, learning_rate: Callable[[int], float]):
+        super().__init__(due)
+        self.learning_rate = learning_rate
+
+    def __call__(self, trainer: Trainer) -> None:
+        begin = trainer.collected
+        losses = trainer.collect()[0]
+        bad = np.flatnonzero(~np.isfinite(losses))
+        if len(bad):
+            raise NotFinite(self.explain(trainer, begin + int(bad[0]), float(losses[bad[0]])))
+
+    def explain(self, trainer: Trainer, step: int, loss: float) -> str:
+        """step: the update, counted from 0, whose forward pass gave `loss`."""
+        found = trainer.engine.first_nonfinite(trainer.last_batch)
+        where = f"; the first NaN or infinity is in '{found[1]}' of layer '{found[0]}'" if found else ""
+        rate = f"the learning rate is {self.learning_rate(step):g}; a lower one may help"
+        return f"step {step + 1} (epoch {step // trainer.steps_per_epoch + 1}): the loss is {loss}{where}; {rate}"

@@ -1,0 +1,46 @@
+"""What a resumed run takes from its checkpoint, and what from the config."""
+
+from collections.abc import Callable, Sequence
+
+from convnet.checkpoint import CONFIG, Checkpoint
+from convnet.config import Config, ConfigError, differences, load_config
+from convnet.errors import UserError
+
+# A new value of these would not continue the run, but begin another: the order of samples and the meaning of a step.
+FIXED = (("seed",), ("precision",), ("train", "batch_size"), ("solver", "type"))
+
+
+def check_resume(
+    config: Config, found: Checkpoint, classes: Sequence[str], samples: int, warn: Callable[[str], None]
+) -> None:
+    """Raise where the run cannot be continued with `config`; warn of every option that has changed.
+
+    classes, samples: of the training images as they are now.
+    """
+    old = load_config(found.path / CONFIG)
+    for path in FIXED:
+        before, now = _value(old, path), _value(config, path)
+        if before != now:
+            raise config.locate(ConfigError(f"cannot change in a run: it began with {before}, found {now}", path))
+    if list(classes) != found.state["classes"]:
+        before = found.state["classes"]
+        raise UserError(f"{found.path}: its classes are {_few(before)}, those of the training images {_few(classes)}")
+    if samples != found.state["samples"]:
+        change = f"{found.state['samples']} training images when the checkpoint was written, {samples} now"
+        if found.state["position"]:
+            raise UserError(f"{found.path}: {change}; it is in the middle of an epoch, whose order cannot be continued")
+        warn(f"{change}: epochs have another length from here on")
+    for line in differences(old, config):
+        if not line.startswith(("run.", "name:")):
+            warn(f"the config has changed, its new value is used: {line}")
+
+
+def _value(config: Config, path: tuple[str, ...]) -> object:
+    value: object = config
+    for key in path:
+        value = getattr(value, key)
+    return value
+
+
+def _few(classes: Sequence[str]) -> str:
+    return f"{', '.join(classes[:5])}{', ...' if len(classes) > 5 else ''} ({len(classes)})"

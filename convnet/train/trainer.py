@@ -1,0 +1,150 @@
+"""What a training run is at any moment: its engine, its batches, and its counters."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+
+class Trainer:
+    """Counters of a run, and the update that moves them.
+
+    batches: from the sample that the counters name. interrupted: whether a signal came.
+    step counts updates done, epoch passes done, position the samples taken in the present epoch.
+    """
+
+    def __init__(
+        self,
+        engine: Any,
+        batches: Iterator[Any],
+        *,
+        epochs: int,
+        steps_per_epoch: int,
+        interrupted: Callable[[], bool] = lambda: False,
+    ):
+        self.engine, self.batches, self.epochs, self.steps_per_epoch = engine, batches, epochs, steps_per_epoch
+        self.interrupted = interrupted
+        self.step = self.epoch = self.position = 0
+        self.stop = False  # set between steps alone, so that all extensions see the same
+        self.rates: np.ndarray = np.zeros((len(engine.parameters), 3), np.float32)
+        self.window = Window()
+        self.rows: list[dict[str, Any]] = []  # results that wait for the log
+        self.best: dict[str, Any] = {}  # step and top-1 accuracy of the best evaluation
+        self.unsaved = True  # something has changed since the last checkpoint
+        self.last_batch = engine.micro  # samples of the last program run
+        self.seconds = self.waited = 0.0  # of training, and of it for data
+        self.images = 0  # trained on in this process
+        self._running = time.perf_counter()
+        self._fenced = 0.0
+        self._collected = 0
+        self._counts: list[int] = []
+
+    @property
+    def steps_total(self) -> int:
+        return self.epochs * self.steps_per_epoch
+
+    @property
+    def epochs_done(self) -> float:
+        """With the part done of the present epoch."""
+        return self.step / self.steps_per_epoch
+
+    @property
+    def finished(self) -> bool:
+        return self.epoch >= self.epochs
+
+    def heed(self) -> None:
+        """Stop when all is done, or when a signal came."""
+        self.stop = self.finished or self.interrupted()
+
+    def update(self) -> None:
+        """One step on the next batch."""
+        batch = self._next()
+        self.engine.train(batch.pixels, batch.mirror, batch.labels, step=self.step, rates=self.rates)
+        batch.fence = self._timed(self.engine.backend.fence())
+        self._counts.append(int(np.count_nonzero(batch.labels >= 0)))
+        self.images += self._counts[-1]
+        self.last_batch = (len(batch) - 1) % self.engine.micro + 1
+        self.step, self.unsaved = self.step + 1, True
+        self.position = batch.position + self.engine.batch_size
+        if self.position >= self.steps_per_epoch * self.engine.batch_size:
+            self.epoch, self.position = batch.epoch + 1, 0
+        self.heed()
+
+    def _next(self) -> Any:
+        began, self._fenced = time.perf_counter(), 0.0
+        batch = next(self.batches)
+        self.waited += time.perf_counter() - began - self._fenced
+        return batch
+
+    def _timed(self, wait: Callable[[], object]) -> Callable[[], None]:
+        """`wait`, with its time noted: the pipeline then waits for the device, not the device for data."""
+
+        def fence() -> None:
+            began = time.perf_counter()
+            wait()
+            self._fenced += time.perf_counter() - began
+
+        return fence
+
+    def collect(self) -> np.ndarray:
+        """Sums of loss, top-1 and top-k errors of each step since the last call, [3, steps]; waits for the device."""
+        results = self.engine.history(self._collected, self.step)
+        self.window.add(results, self._counts)
+        self._collected, self._counts = self.step, []
+        return results
+
+    @property
+    def collected(self) -> int:
+        """Steps whose results are in the window or in rows."""
+        return self._collected
+
+    def lap(self) -> float:
+        """Seconds of training so far."""
+        now = time.perf_counter()
+        self.seconds, self._running = self.seconds + now - self._running, now
+        return self.seconds
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What is done inside does not count as time of training."""
+        self.lap()
+        try:
+            yield
+        finally:
+            self._running = time.perf_counter()
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a run resumed from here needs to know, the engine's arrays apart."""
+        counters = {"step": self.step, "epoch": self.epoch, "position": self.position}
+        return {**counters, "seconds": self.lap(), "best": self.best, "window": vars(self.window)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
+        self.seconds, self.best, self.window = state["seconds"], state["best"], Window(**state["window"])
+        self._collected, self.unsaved = self.step, False
+
+
+class Window:
+    """Sums of the results since the last row of the log."""
+
+    def __init__(self, loss: float = 0.0, top1_errors: float = 0.0, topk_errors: float = 0.0, images: int = 0):
+        self.loss, self.top1_errors, self.topk_errors, self.images = loss, top1_errors, topk_errors, images
+
+    def add(self, results: np.ndarray, counts: list[int]) -> None:
+        # One step after the other: the sums do not depend on how often the device was asked.
+        for loss, top1, topk in results.T.tolist():
+            self.loss += loss
+            self.top1_errors += top1
+            self.topk_errors += topk
+        self.images += sum(counts)
+
+    def means(self) -> dict[str, float]:
+        """Mean loss, and the accuracies in 0..1."""
+        count = max(self.images, 1)
+        return {
+            "loss": self.loss / count,
+            "top1_accuracy": (count - self.top1_errors) / count,
+            "topk_accuracy": (count - self.topk_errors) / count,
+        }

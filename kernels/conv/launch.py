@@ -1,0 +1,101 @@
+"""The convolution operations and their CUDA variants.
+
+Each of the three products has a `direct` variant, the definition, and a `tiled` one, an implicit matrix product.
+"""
+
+from kernels.conv import reference
+from kernels.conv.geometry import Conv
+from kernels.op import Launch, Op, Plan, ceil_div
+
+FORWARD = Op("conv.forward", reference.forward, writes=("y",))
+DGRAD = Op("conv.dgrad", reference.dgrad, writes=("dx",))
+WGRAD = Op("conv.wgrad", reference.wgrad, writes=("dw",))
+BGRAD = Op("conv.bgrad", reference.bgrad, writes=("db",))
+
+THREADS = 256
+PROCESSORS = 132  # multiprocessors of the GPU that first guesses are made for
+# Tiles of the implicit products (rows, columns), and how fast each is thought to run when there are plenty of them.
+TILES = {(128, 128): 1.0, (128, 64): 0.85, (64, 128): 0.85, (64, 64): 0.7, (32, 128): 0.6}
+RANKS = tuple(range(len(TILES)))
+PANEL = 1024  # products of a weight gradient that are added in one go
+BLOCKS = 4 * PROCESSORS  # of a weight gradient, about
+LEAST_ROWS = 4  # of a product, below which most of a tile would be empty
+
+
+def ranked_tile(rows: int, columns: int, products: int, rank: int) -> tuple[int, int]:
+    """The tile that is expected to be the rank-th fastest for so many products of rows x columns."""
+
+    def cost(tile: tuple[int, int]) -> float:
+        blocks = products * ceil_div(rows, tile[0]) * ceil_div(columns, tile[1])
+        return ceil_div(blocks, PROCESSORS) * tile[0] * tile[1] / TILES[tile]
+
+    return sorted(TILES, key=cost)[rank]
+
+
+def tiled_launch(g: Conv, tile: tuple[int, int], blocks: int, kernel: str = "", **define: int) -> Launch:
+    vector = 4 if g.batch % 4 == 0 else 1  # samples that one load takes
+    constants = {"TILE_M": tile[0], "TILE_J": tile[1], "VECTOR": vector, **define}
+    return Launch(grid=(blocks,), block=(THREADS,), define=tuple(constants.items()), kernel=kernel)
+
+
+def one_a_thread(count: int) -> Launch:
+    return Launch(grid=(ceil_div(count, THREADS),), block=(THREADS,))
+
+
+def enough_filters(g: Conv) -> str:
+    return "" if g.group_filters >= LEAST_ROWS else f"{g.group_filters} filters a group, at least {LEAST_ROWS} needed"
+
+
+def enough_channels(g: Conv) -> str:
+    return "" if g.group_channels >= LEAST_ROWS else f"{g.group_channels} channels a group, at least {LEAST_ROWS} needed"
+
+
+@FORWARD.variant("forward_direct.cu")
+def direct(g: Conv) -> Launch:
+    return one_a_thread(g.filters * g.out_h * g.out_w * g.batch)
+
+
+@FORWARD.variant("forward_tiled.cu", fits=enough_filters, rank=RANKS)
+def tiled(g: Conv, rank: int) -> Launch:
+    columns = g.out_h * g.out_w * g.batch
+    tile = ranked_tile(g.group_filters, columns, g.groups, rank)
+    return tiled_launch(g, tile, ceil_div(g.group_filters, tile[0]) * ceil_div(columns, tile[1]) * g.groups)
+
+
+@DGRAD.variant("dgrad_direct.cu")
+def direct(g: Conv) -> Launch:  # noqa: F811
+    return one_a_thread(g.channels * g.height * g.width * g.batch)
+
+
+@DGRAD.variant("dgrad_tiled.cu", fits=enough_channels, rank=RANKS)
+def tiled(g: Conv, rank: int) -> Launch:  # noqa: F811
+    phases = min(g.stride_h, g.height) * min(g.stride_w, g.width) * g.groups
+    columns = ceil_div(g.height, g.stride_h) * ceil_div(g.width, g.stride_w) * g.batch  # of the largest phase
+    tile = ranked_tile(g.group_channels, columns, phases, rank)
+    return tiled_launch(g, tile, ceil_div(g.group_channels, tile[0]) * ceil_div(columns, tile[1]) * phases)
+
+
+@WGRAD.variant("wgrad_direct.cu")
+def direct(g: Conv) -> Launch:  # noqa: F811
+    return Launch(grid=(g.filters * g.depth,), block=(1, THREADS))
+
+
+@WGRAD.variant("wgrad_tiled.cu", fits=enough_filters, rank=RANKS)
+def tiled(g: Conv, rank: int) -> Plan:  # noqa: F811
+    panels = ceil_div(g.out_h * g.out_w * g.batch, PANEL)
+    tile = ranked_tile(g.group_filters, g.depth, g.groups * panels, rank)
+    tiles = ceil_div(g.group_filters, tile[0]) * ceil_div(g.depth, tile[1]) * g.groups
+    splits = min(panels, ceil_div(BLOCKS, tiles))  # as split_count in wgrad_tiled.cu
+    constants = {"PANEL": PANEL, "BLOCKS": BLOCKS}
+    product = tiled_launch(g, tile, tiles * splits, **constants)
+    reduction = tiled_launch(g, tile, ceil_div(g.filters * g.depth, THREADS), "reduce", **constants)
+    return Plan((product, reduction), workspace=4 * splits * g.filters * g.depth)
+
+
+@BGRAD.variant("bgrad.cu")
+def rows(g: Conv) -> Plan:
+    splits = min(g.out_h, ceil_div(BLOCKS, g.filters))
+    define = (("SPLITS", splits),)
+    sums = Launch(grid=(g.filters * splits,), block=(1, THREADS), define=define)
+    reduction = Launch(grid=(ceil_div(g.filters, THREADS),), block=(THREADS,), define=define, kernel="reduce")
+    return Plan((sums, reduction), workspace=4 * splits * g.filters)

@@ -1,0 +1,77 @@
+"""Costs in NumPy."""
+
+import numpy as np
+
+from kernels.cost.geometry import Logreg, Report, Softmax
+from kernels.layout import Array, Map
+
+
+@np.errstate(invalid="ignore")  # inf - inf is the NaN that `report` looks for
+def _softmax(x: Map, y: Map) -> None:
+    np.subtract(x, x.max(axis=0), out=y)
+    np.exp(y, out=y)
+    y /= y.sum(axis=0)
+
+
+def softmax_forward(g: Softmax, x: Map, y: Map) -> None:
+    """y = exp(x - max) / sum exp(x - max) over the channels, at each pixel of each sample."""
+    _softmax(x, y)
+
+
+def softmax_backward(g: Softmax, y: Map, dy: Map, dx: Map, beta: float) -> None:
+    """dx = beta * dx + y * (dy - sum of y * dy over the channels)."""
+    local = y * (dy - (y * dy).sum(axis=0))
+    dx[...] = local if beta == 0 else beta * dx + local
+
+
+def _one_hot(g: Logreg, labels: Array) -> np.ndarray:
+    """bool [classes, N]; a column without a true is an unlabeled sample, or one whose label is no class."""
+    return np.arange(g.classes)[:, None] == labels
+
+
+@np.errstate(invalid="ignore")
+def logreg_forward(g: Logreg, x: Map, labels: Array, p: Map, y: Map) -> None:
+    """Softmax of the logits, and per sample the negative log likelihood, the top-1 and the top-k error (0 or 1).
+
+    x, p: [K, 1, 1, N]. labels: int32 [N]; negative is unlabeled, and all three are 0. y: [3, 1, 1, N].
+    The likelihood is of the smoothed target (see `Logreg`). A sample counts as right within k when fewer than k classes
+    have a greater logit, or an equal one and a lower index. NaN is never right. A label that is not below K gives
+    NaN and two errors.
+    """
+    _softmax(x, p)
+    logits, target = x[:, 0, 0], _one_hot(g, labels)
+    shifted = logits - logits.max(axis=0)
+    log_sum = np.log(np.exp(shifted).sum(axis=0))
+    chosen = np.where(target, logits, 0).sum(axis=0)
+    loss = log_sum - (1 - g.smoothing) * np.where(target, shifted, 0).sum(axis=0)
+    if g.smoothing:
+        loss -= g.smoothing / g.classes * shifted.sum(axis=0)
+    behind = (logits < chosen) | ((logits == chosen) & (np.arange(g.classes)[:, None] >= labels))
+    rank = g.classes - behind.sum(axis=0)
+    labeled, known = labels >= 0, labels < g.classes
+    y[0, 0, 0] = np.where(labeled, np.where(known, loss, np.nan), 0)
+    y[1, 0, 0] = labeled & ~(known & (rank < 1))
+    y[2, 0, 0] = labeled & ~(known & (rank < g.topk))
+
+
+def logreg_backward(g: Logreg, p: Map, labels: Array, dx: Map, beta: float) -> None:
+    """dx = beta * dx + scale * (p - target); nothing is added for unlabeled samples.
+
+    target = (1 - s) * onehot + s / K.
+    """
+    target = (1 - g.smoothing) * _one_hot(g, labels) + g.smoothing / g.classes
+    local = np.where(labels >= 0, g.scale * (p[:, 0, 0] - target), 0)[:, None, None]
+    dx[...] = local if beta == 0 else beta * dx + local
+
+
+def report(g: Report, y: Map, clock: Array, history: Array, healthy: Array) -> None:
+    """history[i, step % ring] = or += the sum of y[i] over the samples; healthy[0] = 0 if the first is not finite.
+
+    y: [3, 1, 1, N] of logreg_forward. clock: uint32 [4], its third the step. history: float64 [3, ring].
+    healthy: int32 [1], otherwise left as it is. The first sum is the loss: once it is infinite or NaN no update may follow.
+    """
+    total = y[:, 0, 0].sum(axis=1, dtype=np.float64)
+    slot = int(clock[2]) % g.ring
+    history[:, slot] = total if g.first else history[:, slot] + total
+    if not np.isfinite(total[0]):
+        healthy[0] = 0

@@ -1,0 +1,30 @@
+"""Normalisation: local response (across maps) and batch.
+
+Batch normalisation in training is batch_stats, then batch_forward. Its backward pass is batch_sums, then batch_dgrad
+for the input, and batch_wgrad for the weight (from sum_dy_xhat) and for the bias (from sum_dy), each where wanted.
+"""
+
+from kernels.norm.geometry import BatchNorm, Lrn
+from kernels.norm.launch import (
+    BATCH_DGRAD,
+    BATCH_FORWARD,
+    BATCH_INFER,
+    BATCH_STATS,
+    BATCH_SUMS,
+    BATCH_WGRAD,
+    LRN_BACKWARD,
+    LRN_FORWARD,
+)
+
+__all__ = [
+    "BATCH_DGRAD",
+    "BATCH_FORWARD",
+    "BATCH_INFER",
+    "BATCH_STATS",
+    "BATCH_SUMS",
+    "BATCH_WGRAD",
+    "LRN_BACKWARD",
+    "LRN_FORWARD",
+    "BatchNorm",
+    "Lrn",
+]

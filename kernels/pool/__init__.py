@@ -1,0 +1,6 @@
+"""Pooling: the maximum or the mean of each window of a map."""
+
+from kernels.pool.geometry import Pool
+from kernels.pool.launch import AVG_BACKWARD, AVG_FORWARD, MAX_BACKWARD, MAX_FORWARD
+
+__all__ = ["AVG_BACKWARD", "AVG_FORWARD", "MAX_BACKWARD", "MAX_FORWARD", "Pool"]

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# From a fresh clone to a trained network: handwritten digits, on the GPU if there is one, else on the CPU.
+# Arguments are passed on to training: bash scripts/quickstart.sh train.epochs=5 solver.lr=0.02
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/venv.sh
+
+use_venv quickstart
+run=runs/quickstart  # made anew each time
+python scripts/digits.py data/digits
+
+rm -rf "$run"
+start=$SECONDS
+convnet train configs/digits/lenet.yaml "$@" run.dir="$run"
+seconds=$((SECONDS - start))
+
+echo
+convnet eval "$run"
+top1=$(convnet eval "$run" --json | python -c 'import json, sys; print(json.load(sys.stdin)["top1"])')
+
+echo
+convnet predict "$run" data/digits/val/{0,3,8}/*0.jpg
+python -m convnet.show "$run"
+python -c "print(f'top-1 {100 * $top1:.1f}% | trained in $seconds s | $run')"

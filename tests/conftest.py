@@ -1,0 +1,35 @@
+"""The backends that tests run on. A test marked gpu (multi_gpu) is skipped without a (second) GPU."""
+
+import functools
+
+import pytest
+
+from kernels.backend import Cuda, NumPy, cupy
+
+
+@functools.cache
+def device_count() -> int:
+    try:
+        return cupy().cuda.runtime.getDeviceCount()
+    except ImportError:
+        return 0
+    except cupy().cuda.runtime.CUDARuntimeError:
+        return 0
+
+
+def pytest_runtest_setup(item):
+    for marker, needed in (("gpu", 1), ("multi_gpu", 2)):
+        if item.get_closest_marker(marker) and device_count() < needed:
+            pytest.skip(f"needs {needed} CUDA GPU{'s' * (needed > 1)}, found {device_count()}")
+
+
+@pytest.fixture(scope="session")
+def cuda():
+    """The first GPU. For tests marked gpu."""
+    return Cuda()
+
+
+@pytest.fixture(params=["numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
+def backend(request):
+    """Each backend in turn."""
+    return NumPy() if request.param == "numpy" else request.getfixturevalue("cuda")

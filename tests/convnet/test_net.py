@@ -1,0 +1,56 @@
+"""Wiring: every mistake in a graph is an error that names the layer, before anything runs."""
+
+import pytest
+
+from convnet.graph.net import Network
+from layers.base import Shape
+from layers.options import ConfigError
+from tests.convnet.networks import small, wire
+
+DATA = {"type": "data", "channels": 1, "size": 8}
+COST = {"type": "logreg", "inputs": ["fc", "labels"]}
+FC = {"type": "fc", "outputs": 3}
+
+
+@pytest.mark.parametrize(
+    ("layers", "message", "path"),
+    [
+        (
+            {"data": DATA, "pool": {"type": "pool", "size": 2, "stride": 2}, "fc": {**FC, "inputs": ["data"]}, "cost": COST},
+            "nothing uses this layer's output",
+            ("pool",),
+        ),
+        ({"data": DATA, "fc": FC}, "nothing uses this layer's output", ("fc",)),
+        ({"data": DATA, "fc": {**FC, "inputs": ["data", "data"]}, "cost": COST}, "expected 1 inputs, got 2", ("fc", "inputs")),
+        ({"data": DATA, "fc": FC, "cost": {**COST, "inputs": ["fc"]}}, "expected 2 inputs, got 1", ("cost", "inputs")),
+    ],
+)  # fmt: skip
+def test_a_wrong_graph_is_an_error_at_its_place(layers, message, path):
+    with pytest.raises(ConfigError) as found:
+        wire(**layers)
+    assert found.value.message == message
+    assert found.value.path == ("layers", *path)
+
+
+def test_a_network_needs_a_cost_layer():
+    with pytest.raises(ConfigError, match="no cost layer"):
+        Network(())
+
+
+def test_shapes_are_inferred():
+    network = small()
+    assert network["conv1"].shape == Shape(8, 10, 12)
+    assert network["pool"].shape == Shape(8, 5, 6)
+    assert network["fc1"].shape == Shape(20)
+    assert network.outputs == 4
+
+
+def test_maps_before_a_fully_connected_layer_are_laid_out_by_channel():
+    layouts = small().layouts()
+    assert layouts["drop"] == layouts["logistic"] == "chwn"
+    assert layouts["pool"] == "hcwn"
+
+
+def test_log_loss_behind_a_softmax_reads_its_logits():
+    network = wire(data=DATA, fc=FC, p={"type": "softmax"}, cost={"type": "logreg", "inputs": ["p", "labels"]})
+    assert network["cost"].inputs == ("fc", "labels")

@@ -1,0 +1,207 @@
+"""A run that is interrupted and resumed ends with the bits, and the log, of one that was not."""
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+
+from convnet import checkpoint
+from convnet.cli import main
+from convnet.graph.engine import Engine
+from tests.convnet.toy import convnet, last_files, results, rows, signalled, write_toy
+
+STEPS = 12  # of the toy: 3 epochs of 4
+TRAIN, EVALUATE = "convnet.graph.engine:Engine.train", "convnet.graph.engine:Engine.evaluate"
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A folder with the toy's images, and its run without interruption in `runs/straight`."""
+    folder = tmp_path_factory.mktemp("resume")
+    write_toy(folder)
+    convnet("train", "toy.yaml", "--device", "cpu", "run.dir=runs/straight", cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def folder(straight, tmp_path, monkeypatch):
+    """A folder of its own with the same images."""
+    (tmp_path / "images").symlink_to(straight / "images")
+    shutil.copy(straight / "toy.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def assert_same(folder, straight):
+    found, expected = folder / "runs/toy", straight / "runs/straight"
+    assert last_files(found) == last_files(expected)
+    assert results(found) == results(expected)
+
+
+def interrupt(monkeypatch, step, number=signal.SIGTERM):
+    """Send this process a signal in the step counted from 1."""
+    inner = Engine.train
+
+    def train(self, *args, **options):
+        if options["step"] == step - 1:
+            signal.raise_signal(number)
+        inner(self, *args, **options)
+
+    monkeypatch.setattr(Engine, "train", train)
+
+
+@pytest.mark.parametrize("step", range(1, STEPS))
+def test_stopped_in_any_step_and_resumed(step, folder, straight, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        interrupt(patch, step)
+        assert main(["train", "toy.yaml", "--device", "cpu"]) == 143
+    state = json.loads((folder / f"runs/toy/checkpoints/step-{step:08}/state.json").read_text())
+    assert (state["step"], state["epoch"], state["position"]) == (step, step // 4, step % 4 * 5)
+    assert main(["train", "toy.yaml", "--device", "cpu", "--resume"]) == 0
+    assert f"step-{step:08} (step {step}, epoch {step // 4 + 1}, image {step % 4 * 5})" in capsys.readouterr().out
+    assert_same(folder, straight)
+
+
+def test_interrupted_again_and_again(folder, straight, monkeypatch):
+    for step in (2, 3, 7, 9):
+        with monkeypatch.context() as patch:
+            interrupt(patch, step, signal.SIGINT)
+            assert main(["train", "toy.yaml", "--device", "cpu", "--resume"]) == 130
+    assert main(["train", "toy.yaml", "--device", "cpu", "--resume"]) == 0
+    assert len(rows(folder / "runs/toy", "resume")) == 4
+    assert_same(folder, straight)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize("place, call", [(TRAIN, 7), (EVALUATE, 5)])
+def test_signals_to_a_process(place, call, number, code, folder, straight):
+    """In a step in mid-epoch, and in the middle of an evaluation."""
+    stopped = signalled(place, number, call, "train", "toy.yaml", "--device", "cpu", cwd=folder)
+    assert stopped.returncode == code, stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    convnet("train", "toy.yaml", "--device", "cpu", "--resume", cwd=folder)
+    assert_same(folder, straight)
+
+
+@pytest.mark.parametrize("call", range(8, 16))
+def test_killed_while_saving(call, folder, straight):
+    """At each flush of the second checkpoint: the first one stays valid, nothing half-written is taken for one."""
+    stopped = signalled("convnet.checkpoint:_flush", signal.SIGKILL, call, "train", "toy.yaml", cwd=folder)
+    assert stopped.returncode == -signal.SIGKILL
+    out, _ = convnet("train", "toy.yaml", "--resume", cwd=folder)
+    assert "(step 4, " in out or "(step 8, " in out
+    assert not list((folder / "runs/toy/checkpoints").glob(".writing*"))
+    assert_same(folder, straight)
+
+
+def test_a_signal_before_the_first_step(folder, straight):
+    stopped = signalled("convnet.session:make_engine", signal.SIGTERM, 1, "train", "toy.yaml", cwd=folder)
+    assert stopped.returncode == 143, stopped.stderr
+    assert (folder / "runs/toy/checkpoints/step-00000000/weights.safetensors").is_file()
+    convnet("train", "toy.yaml", "--resume", cwd=folder)
+    assert_same(folder, straight)
+
+
+def test_a_second_interrupt_aborts_at_once(folder, monkeypatch, capsys):
+    inner = Engine.train
+
+    def train(self, *args, **options):
+        if options["step"] == 5:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        inner(self, *args, **options)
+
+    monkeypatch.setattr(Engine, "train", train)
+    assert main(["train", "toy.yaml", "--device", "cpu"]) == 130
+    assert [path.name for path in checkpoint.listing(folder / "runs/toy/checkpoints")] == ["step-00000004"]
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(folder, straight, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        interrupt(patch, 10)
+        assert main(["train", "toy.yaml", "--device", "cpu"]) == 143
+    newest = folder / "runs/toy/checkpoints/step-00000010/weights.safetensors"
+    os.truncate(newest, newest.stat().st_size // 2)
+    assert main(["train", "toy.yaml", "--device", "cpu", "--resume"]) == 0
+    captured = capsys.readouterr()
+    assert "step-00000010/weights.safetensors: damaged" in captured.err
+    assert "step-00000008 (step 8, " in captured.out
+    assert_same(folder, straight)
+
+
+def test_the_learning_rates_are_those_of_a_straight_run(folder, straight, monkeypatch):
+    """Stopped just before the milestone, resumed behind it: multistep, after 2 epochs of 3."""
+    with monkeypatch.context() as patch:
+        interrupt(patch, 7)
+        main(["train", "toy.yaml", "--device", "cpu"])
+    main(["train", "toy.yaml", "--device", "cpu", "--resume"])
+    rates = [row["learning_rate"] for row in rows(folder / "runs/toy", "train")]
+    assert rates == pytest.approx([0.05] * 4 + [0.005] * 2)
+    assert rates == [row["learning_rate"] for row in rows(straight / "runs/straight", "train")]
+
+
+def test_an_edited_config_wins_and_is_told(folder, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        interrupt(patch, 3)
+        main(["train", "toy.yaml", "--device", "cpu"])
+    assert main(["train", "toy.yaml", "--device", "cpu", "--resume", "solver.lr=0.5", "train.epochs=2"]) == 0
+    captured = capsys.readouterr()
+    assert "solver.lr: 0.05 -> 0.5" in captured.err and "train.epochs: 3 -> 2" in captured.err
+    assert "every option is the config's" in captured.out
+    assert [row["learning_rate"] for row in rows(folder / "runs/toy", "train")] == [0.05, 0.5, 0.5, 0.5]
+    assert "lr: 0.5" in (folder / "runs/toy/config.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed=4", "seed: cannot change in a run: it began with 3, found 4"),
+        ("train.batch_size=7", "train.batch_size: cannot change in a run: it began with 5, found 7"),
+        ("layers.conv1.filters=8", "conv1.weight: expected [8, 1, 3, 3], found [4, 1, 3, 3]"),
+        ("layers.fc1.bias=false", "fc1.bias: [3], not in the network"),
+    ],
+)
+def test_what_cannot_change_is_an_error(override, message, folder, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        interrupt(patch, 3)
+        main(["train", "toy.yaml", "--device", "cpu"])
+    assert main(["train", "toy.yaml", "--device", "cpu", "--resume", override]) in (1, 2)
+    assert message in capsys.readouterr().err
+
+
+def test_other_images_in_mid_epoch_are_an_error(folder, straight, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        interrupt(patch, 3)
+        main(["train", "toy.yaml", "--device", "cpu"])
+    (folder / "images").unlink()
+    shutil.copytree(straight / "images", folder / "images")
+    (folder / "images/train/a/000.jpg").unlink()
+    assert main(["train", "toy.yaml", "--device", "cpu", "--resume"]) == 1
+    assert "21 training images when the checkpoint was written, 20 now" in capsys.readouterr().err
+
+
+def test_resume_names(folder, straight, capsys):
+    """The last run of the config's folder; a run by its folder; nothing there is a new run, or an error if named."""
+    run = ["train", "toy.yaml", "--device", "cpu"]
+    assert main([*run, "train.epochs=1", "--resume"]) == 0
+    assert "nothing to resume in runs/toy: a new run begins" in capsys.readouterr().out
+    assert main([*run, "train.epochs=2"]) == 0
+    assert main([*run, "--resume"]) == 0
+    assert "runs/toy-2/checkpoints/step-00000008 " in capsys.readouterr().out
+    assert main([*run, "--resume", "runs/toy"]) == 0
+    assert "runs/toy/checkpoints/step-00000004 " in capsys.readouterr().out
+    assert main([*run, "--resume", "runs/other"]) == 1
+    assert "runs/other: not the folder of a run" in capsys.readouterr().err
+    assert_same(folder, straight)
+    assert main([*run, "--resume", "solver.lr=1"]) == 0  # an override behind the option
+    assert "is finished" in capsys.readouterr().out
+
+
+def test_threads_do_not_change_the_bits(folder, straight):
+    convnet("train", "toy.yaml", "--device", "cpu", "data.threads=1", cwd=folder, OPENBLAS_NUM_THREADS="1")
+    assert_same(folder, straight)
+
+
