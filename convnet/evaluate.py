@@ -100,9 +100,9 @@ def evaluate(
             sums += found[:, known].sum(1, dtype=np.float64)
             np.add.at(confusion, (labels[known], total.argmax(0)[known]), 1)
             progress(len(labels))
-    loss, top1, topk = sums / max(int(confusion.sum()), 1)
-    seconds = time.perf_counter() - began
-    return Evaluation(classes, loss, 1 - top1, 1 - topk, k, views, confusion, broken(), seconds)
+    count, (loss, wrong, missed) = int(confusion.sum()), sums.tolist()
+    loss, top1, topk = (number / max(count, 1) for number in (loss, count - wrong, count - missed))
+    return Evaluation(classes, loss, top1, topk, k, views, confusion, broken(), time.perf_counter() - began)
 
 
 def evaluate_checkpoint(

@@ -100,7 +100,7 @@ class Cuda:
         starts = []
         for launch in plan.launches:
             if isinstance(launch, Call):
-                values = [arguments[name] for name in op.arguments]
+                values = [*(arguments[name] for name in op.arguments), *([workspace] if plan.workspace else ())]
                 starts.append(functools.partial(launch.function, self.stream, g, *values))
             else:
                 starts.append(self._start(variant, launch, tuple(packed)))

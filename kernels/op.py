@@ -44,7 +44,7 @@ class Call:
 class Plan:
     """The launches of a variant, in stream order; all take the operation's arguments.
 
-    With a workspace (bytes), each takes a pointer to it as one more, last argument.
+    With a workspace (bytes), each takes it as one more, last argument: a kernel its pointer, a call the array.
     """
 
     launches: tuple[Launch | Call, ...]

@@ -90,8 +90,6 @@ def _convert(image: Image.Image, mode: str) -> Image.Image:
         raise ValueError("pixels are floating-point numbers, whose range is unknown; expected integers")
     if image.mode.startswith("I"):
         image = _high_byte(image)
-    if image.mode == "P":  # by way of RGBA, which takes any kind of transparent palette
-        image = image.convert("RGBA")
     return image.convert(mode)
 
 

@@ -17,26 +17,30 @@ from kernels.backend import NumPy
 TOLERANCE = 1e-5  # of the relative error: float64 leaves about 1e-8, a wrong gradient is off by far more
 CHANGE = 1e-5  # of the loss, aimed at: larger ones meet its curvature and its kinks, smaller ones rounding
 STEP_MOST = 1e-4
-NOTHING = 1e-12  # a gradient this small is none
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
 class Check:
-    """Of one parameter: the slope along the direction by the gradient and by differences."""
+    """Of one parameter: the slope along the direction by the gradient and by differences.
+
+    noise: of the differences, from the rounding of the loss.
+    """
 
     name: str
     shape: tuple[int, ...]
     gradient: float
     difference: float
+    noise: float
 
     @property
     def error(self) -> float:
         """Relative to the larger of the two."""
-        return abs(self.gradient - self.difference) / max(abs(self.gradient), abs(self.difference), NOTHING)
+        return abs(self.gradient - self.difference) / max(abs(self.gradient), abs(self.difference), TINY)
 
     @property
     def right(self) -> bool:
-        return self.error <= TOLERANCE or max(abs(self.gradient), abs(self.difference)) < NOTHING
+        return self.error <= TOLERANCE or abs(self.gradient - self.difference) <= self.noise
 
 
 class Checker:
@@ -63,7 +67,7 @@ class Checker:
         random, norm = self.rng.standard_normal(gradient.shape), np.linalg.norm(gradient)
         direction = random / np.linalg.norm(random) + (gradient / norm if norm else 0)
         slope = float((gradient * direction).sum())
-        step = min(CHANGE / max(abs(slope), NOTHING), STEP_MOST)
+        step = min(CHANGE / max(abs(slope), TINY), STEP_MOST)
         w = self.engine.parameters[name]
         start = w.copy()
         losses = []
@@ -71,7 +75,8 @@ class Checker:
             w[...] = start + sign * step * direction
             losses.append(self.loss())
         w[...] = start
-        return Check(name, gradient.shape, slope, (losses[0] - losses[1]) / (2 * step))
+        noise = 8 * np.finfo(np.float64).eps * abs(losses[0]) / step
+        return Check(name, gradient.shape, slope, (losses[0] - losses[1]) / (2 * step), noise)
 
     def loss(self) -> float:
         """What the gradients are of: for each cost, its coefficient times the mean over the batch, summed."""

@@ -85,11 +85,12 @@ def tiled(g: Conv, rank: int) -> Plan:  # noqa: F811
     panels = ceil_div(g.out_h * g.out_w * g.batch, PANEL)
     tile = ranked_tile(g.group_filters, g.depth, g.groups * panels, rank)
     tiles = ceil_div(g.group_filters, tile[0]) * ceil_div(g.depth, tile[1]) * g.groups
-    splits = min(panels, ceil_div(BLOCKS, tiles))  # as split_count in wgrad_tiled.cu
+    splits = min(panels, ceil_div(BLOCKS, tiles))  # as in wgrad_tiled.cu
     constants = {"PANEL": PANEL, "BLOCKS": BLOCKS}
+    size = tile[0] * tile[1]
     product = tiled_launch(g, tile, tiles * splits, **constants)
-    reduction = tiled_launch(g, tile, ceil_div(g.filters * g.depth, THREADS), "reduce", **constants)
-    return Plan((product, reduction), workspace=4 * splits * g.filters * g.depth)
+    reduction = tiled_launch(g, tile, tiles * size // (4 * THREADS), "reduce", **constants)
+    return Plan((product, reduction), workspace=4 * splits * tiles * size)
 
 
 @BGRAD.variant("bgrad.cu")

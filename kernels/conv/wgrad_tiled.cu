@@ -2,7 +2,7 @@
 // dw[f][j] = beta dw + sum over k of dy[f][k] x_columns[j][k], with j = (c, r, s) one weight of a filter and
 // k = (p, q, n) all output pixels and samples.
 // There are few weights and many k: the sum is cut in panels of PANEL k, and the blocks of split i of S add the panels
-// i, i + S, ... into workspace[i], which has the size of dw; `reduce` then adds the S parts. Short sums are also more exact.
+// i, i + S, ... into workspace[i]; `reduce` then adds the S parts in order. Short sums are also more exact.
 // A block of 256 threads computes TILE_M filters x TILE_J weights of one group and split; grid: filters fastest, then
 // weights, groups, splits, all in grid.x. Blocks of one split walk the same pixels together.
 // VECTOR: samples a thread loads at once: 4 when the batch is a multiple of 4 (addresses are then multiples of 16 bytes).
@@ -11,16 +11,35 @@
 
 using T = Tile<TILE_M, TILE_J>;
 
-// The same as in launch.py: about BLOCKS blocks in all, no split without a panel.
-__device__ __forceinline__ int split_count(const Conv& g, int tiles) {
-    const long long depth = (long long)g.out_h * g.out_w * g.batch;
-    return int(min((depth + PANEL - 1) / PANEL, (long long)(BLOCKS + tiles - 1) / tiles));
-}
+// Of `tile`, counted as the grid does: which filters and weights, of which group.
+struct Position {
+    int filters, weights, tiles_down, tiles_across, tiles;  // of a group; of all groups
+    int first_filter, first_weight, group;
 
-// Blocks that one split takes.
-__device__ __forceinline__ int tile_count(const Conv& g) {
-    const int filters = g.filters / g.groups, weights = g.channels / g.groups * g.rows * g.cols;
-    return (filters + T::M - 1) / T::M * ((weights + T::J - 1) / T::J) * g.groups;
+    __device__ Position(const Conv& g, int tile) {
+        filters = g.filters / g.groups;
+        weights = g.channels / g.groups * g.rows * g.cols;
+        tiles_down = (filters + T::M - 1) / T::M;
+        tiles_across = (weights + T::J - 1) / T::J;
+        tiles = tiles_down * tiles_across * g.groups;
+        first_filter = tile % tiles_down * T::M;
+        first_weight = tile / tiles_down % tiles_across * T::J;
+        group = tile / tiles_down / tiles_across % g.groups;
+    }
+
+    static __device__ __forceinline__ int panels(const Conv& g) {
+        return int(((long long)g.out_h * g.out_w * g.batch + PANEL - 1) / PANEL);
+    }
+
+    // The same as in launch.py: about BLOCKS blocks in all, no split without a panel.
+    __device__ __forceinline__ int splits(const Conv& g) const { return min(panels(g), (BLOCKS + tiles - 1) / tiles); }
+};
+
+// In the workspace the sums of a tile lie as the threads hold them: [split][tile][row][column/4][thread][4].
+constexpr int QUADS = T::ROWS * T::COLS / 4;
+
+__device__ __forceinline__ long long quad(long long tile, int i) {
+    return ((tile * QUADS + i) * T::THREADS + threadIdx.x) * 4;
 }
 
 struct Operands {
@@ -80,42 +99,39 @@ struct Operands {
 extern "C" __global__ void __launch_bounds__(T::THREADS, 2)
     wgrad(Conv g, Map<const float> x, Map<const float> dy, float* dw, float beta, float* workspace) {
     __shared__ Stage<T> stages[2];
-    const int filters = g.filters / g.groups, weights = g.channels / g.groups * g.rows * g.cols;
-    const int tiles_down = (filters + T::M - 1) / T::M, tiles_across = (weights + T::J - 1) / T::J;
-
-    unsigned block = blockIdx.x;
-    const int first_filter = block % tiles_down * T::M;
-    block /= tiles_down;
-    const int first_weight = block % tiles_across * T::J;
-    block /= tiles_across;
-    const int group = block % g.groups, split = block / g.groups;
-    const int splits = split_count(g, tile_count(g));
-
-    float* part = workspace + (split * (long long)g.groups + group) * filters * weights;
-    Operands operands(g, dy, x, group, first_filter, first_weight);
-    const long long depth = (long long)g.out_h * g.out_w * g.batch;
-    for (long long first = split * (long long)PANEL; first < depth; first += splits * (long long)PANEL) {
-        const int count = int(min(depth - first, (long long)PANEL));
+    const Position at(g, blockIdx.x);
+    Operands operands(g, dy, x, at.group, at.first_filter, at.first_weight);
+    const int panels = at.panels(g), splits = at.splits(g);
+    float* part = workspace + quad(blockIdx.x, 0);
+    float old = 0.0f;  // the first panel finds nothing to add to
+    for (int panel = blockIdx.x / at.tiles; panel < panels; panel += splits) {
+        const long long first = panel * (long long)PANEL;
+        const int count = int(min((long long)g.out_h * g.out_w * g.batch - first, (long long)PANEL));
         float sums[T::ROWS][T::COLS];
         operands.start(first, count);
         multiply(operands, (count + T::DEPTH - 1) / T::DEPTH, stages, sums);
 #pragma unroll
-        for (int i = 0; i < T::ROWS; ++i)
-#pragma unroll
-            for (int j = 0; j < T::COLS; ++j) {
-                const int f = first_filter + T::row(i), weight = first_weight + T::column(j);
-                if (f < filters && weight < weights)
-                    accumulate(part + f * (long long)weights + weight, sums[i][j], first == split * (long long)PANEL ? 0.0f : 1.0f);
-            }
+        for (int i = 0; i < QUADS; ++i) {
+            Pack<float, 4> values;
+            for (int e = 0; e < 4; ++e) values[e] = sums[i / (T::COLS / 4)][i % (T::COLS / 4) * 4 + e];
+            accumulate(part + i * T::THREADS * 4, values, old);
+        }
+        old = 1.0f;
     }
 }
 
-// One weight a thread: dw = beta dw + the splits in order.
+// dw = beta dw + the splits in order, four weights of a row a thread. Grid: tiles * QUADS, block 256.
 extern "C" __global__ void reduce(Conv g, Map<const float> x, Map<const float> dy, float* dw, float beta, const float* workspace) {
-    const long long weights = (long long)g.filters * (g.channels / g.groups) * g.rows * g.cols, i = global_thread();
-    if (i >= weights) return;
-    const int splits = split_count(g, tile_count(g));
-    float sum = 0.0f;
-    for (int split = 0; split < splits; ++split) sum += workspace[split * weights + i];
-    accumulate(dw + i, sum, beta);
+    const int i = blockIdx.x % QUADS, tile = blockIdx.x / QUADS;
+    const Position at(g, tile);
+    const int f = at.first_filter + T::row(i / (T::COLS / 4)), weight = at.first_weight + T::column(i % (T::COLS / 4) * 4);
+    if (f >= at.filters || weight >= at.weights) return;
+    Pack<float, 4> sums = {};
+    const int splits = at.splits(g);
+    for (int split = 0; split < splits; ++split) {
+        Pack<float, 4> part = load<4>(workspace + quad(split * (long long)at.tiles + tile, i));
+        for (int e = 0; e < 4; ++e) sums[e] += part[e];
+    }
+    float* out = dw + (at.group * (long long)at.filters + f) * at.weights + weight;
+    for (int e = 0; e < 4 && weight + e < at.weights; ++e) accumulate(out + e, sums[e], beta);
 }

@@ -68,7 +68,7 @@ def report(g: Report, y: Map, clock: Array, history: Array, healthy: Array) -> N
     """history[i, step % ring] = or += the sum of y[i] over the samples; healthy[0] = 0 if the first is not finite.
 
     y: [3, 1, 1, N] of logreg_forward. clock: uint32 [4], its third the step. history: float64 [3, ring].
-    healthy: int32 [1], otherwise left as it is. The first sum is the loss: once it is infinite or NaN no update may follow.
+    healthy: int32 [1], otherwise left as it is. The first sum is the loss: once it is infinite or NaN, updates stop.
     """
     total = y[:, 0, 0].sum(axis=1, dtype=np.float64)
     slot = int(clock[2]) % g.ring

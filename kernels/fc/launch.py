@@ -1,9 +1,50 @@
-"""The fully connected operations and their CUDA variants."""
+"""The fully connected operations and their CUDA variants: cuBLAS for the products, kernels of ours for the bias."""
+
+from typing import Any
 
 from kernels.fc import reference
-from kernels.op import Op
+from kernels.fc.cublas import WORKSPACE, gemm
+from kernels.fc.geometry import Fc
+from kernels.op import Call, Launch, Op, Plan, ceil_div
 
 FORWARD = Op("fc.forward", reference.forward, writes=("y",))
 DGRAD = Op("fc.dgrad", reference.dgrad, writes=("dx",))
 WGRAD = Op("fc.wgrad", reference.wgrad, writes=("dw",))
 BGRAD = Op("fc.bgrad", reference.bgrad, writes=("db",))
+
+# Row-major: x [features, N], y [outputs, N], w [outputs, features].
+
+
+@FORWARD.variant("bias.cu")
+def cublas(g: Fc) -> Plan:
+    """y = w x + b: the kernel fills y with the bias, the product is added to it."""
+    fill = Launch((ceil_div(g.outputs * g.batch, 256),), (256,))
+    return Plan((fill, Call(_forward)), WORKSPACE)
+
+
+def _forward(stream: Any, g: Fc, x: Any, w: Any, b: Any, y: Any, workspace: Any) -> None:
+    gemm(stream, workspace, w, x, y, (g.outputs, g.batch, g.features), "NN", 1.0)
+
+
+@DGRAD.variant()
+def cublas_dgrad(g: Fc) -> Plan:
+    return Plan((Call(_dgrad),), WORKSPACE)
+
+
+def _dgrad(stream: Any, g: Fc, dy: Any, w: Any, dx: Any, beta: float, workspace: Any) -> None:
+    gemm(stream, workspace, w, dy, dx, (g.features, g.batch, g.outputs), "TN", beta)
+
+
+@WGRAD.variant()
+def cublas_wgrad(g: Fc) -> Plan:
+    return Plan((Call(_wgrad),), WORKSPACE)
+
+
+def _wgrad(stream: Any, g: Fc, x: Any, dy: Any, dw: Any, beta: float, workspace: Any) -> None:
+    gemm(stream, workspace, dy, x, dw, (g.outputs, g.features, g.batch), "NT", beta)
+
+
+@BGRAD.variant("bias.cu")
+def rows(g: Fc) -> Launch:
+    """A block of 128 threads an output."""
+    return Launch((g.outputs,), (1, 128))

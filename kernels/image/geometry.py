@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Prepare:
-    """`batch` images of `height` x `width` x `channels` bytes, to a map of `channels` x `height` x `width` x `batch`."""
+    """`batch` images of `height` x `width` x `channels` bytes, to a map of the same axes."""
 
     channels: int
     height: int

@@ -11,7 +11,10 @@ from convnet import checkpoint
 from convnet.checkpoint import CheckpointError, check_tensors, load, save
 from convnet.run import find_checkpoint
 
-WEIGHTS = {"conv1.weight": np.arange(54, dtype=np.float32).reshape(2, 3, 3, 3), "bn1.running_mean": np.zeros(2, np.float32)}
+WEIGHTS = {
+    "conv1.weight": np.arange(54, dtype=np.float32).reshape(2, 3, 3, 3),
+    "bn1.running_mean": np.zeros(2, np.float32),
+}
 MOMENTUM = {"conv1.weight": np.full((2, 3, 3, 3), -0.5, np.float32)}
 
 

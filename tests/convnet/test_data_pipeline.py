@@ -14,6 +14,7 @@ from PIL import Image
 from convnet.data import DataError, DecodeError, FolderSource, Pipeline, Source, Transform
 from convnet.data import cache as cache_module
 from convnet.data.batch import share, spans
+from convnet.data.cache import Cache
 
 TRAIN = Transform(3, 8, 8, pad=1, crop="random", mirror=True)
 PLAIN = Transform(3, 8, 8)
@@ -85,6 +86,13 @@ class TestOrder:
                 assert (batch.pixels.dtype, batch.mirror.dtype, batch.labels.dtype, batch.indices.dtype) == (
                     np.uint8, np.uint8, np.int32, np.int64,
                 )  # fmt: skip
+
+    def test_augmentation_is_drawn_anew_in_each_epoch(self):
+        with Pipeline(Drawn(64), TRAIN, 64) as pipeline:
+            (first,), (second,) = copied(pipeline.batches(0)), copied(pipeline.batches(1))
+        assert (first[0] == second[0]).all()
+        assert 10 < (first[2] != second[2]).sum() < 54  # mirrored or not
+        assert 40 < (first[3] != second[3]).any(axis=(1, 2, 3)).sum() < 64  # nine places of the crop
 
 
 class TestSameStream:
@@ -191,6 +199,17 @@ class TestBrokenImages:
         assert [record.getMessage() for record in caplog.records] == [f"skipped: {pipeline.broken[3]}"]
         assert list(pipeline.broken) == [3] and pipeline.broken[3].path.endswith("cat/z.jpg")
 
+    def test_skipped_file_is_read_once(self):
+        class Bad(Drawn):
+            def read(self, index):
+                return super().read(index) and b""
+
+        source = Bad(6)
+        with Pipeline(source, PLAIN, 3, on_error="skip", prefetch=0) as pipeline:
+            for epoch in range(3):
+                seen(pipeline, epoch)
+        assert source.reads == [1] * 6 and sorted(pipeline.broken) == list(range(6))
+
     def test_skip_moves_no_other_sample(self, source, tmp_path):
         def stream(start=0):
             with Pipeline(source, TRAIN, 2, train=True, seed=1, on_error="skip") as pipeline:
@@ -233,14 +252,14 @@ def seen_until_error(pipeline):
 
 
 class TestEnding:
-    @pytest.mark.parametrize("drawn", [0, 1, 3])
+    @pytest.mark.parametrize("drawn", [0, 1])
     def test_consumer_that_stops_early(self, drawn):
         source = Drawn(4000)
-        source.pause = 0.02
-        pipeline = Pipeline(source, PLAIN, 500, threads=4, prefetch=5)
+        pipeline = Pipeline(source, PLAIN, 500, threads=1, prefetch=5)
         batches = pipeline.batches()
-        for _ in range(min(drawn, 1)):
+        if drawn:
             next(batches)
+        source.pause = 0.03  # a piece of a batch now takes seconds
         begin = time.perf_counter()
         pipeline.close()
         assert time.perf_counter() - begin < 1 and not decoding()
@@ -357,6 +376,20 @@ class TestCache:
         monkeypatch.setattr(cache_module, "MIB", 768)
         monkeypatch.setattr(cache_module, "AUTO_MIB", fits)
         assert (self.reads(prefetch=0, threads=1) == reads).all()
+
+    def test_auto_does_not_judge_by_one_giant(self):
+        cache = Cache("auto", 1000)
+        cache.put(0, np.zeros((2000, 2000, 3), np.uint8))  # 12 MB: a thousand of these would be too many
+        for index in range(1, 1000):
+            cache.put(index, np.zeros((10, 10, 3), np.uint8))
+        assert len(cache.images) == 1000
+
+    def test_same_image_from_two_threads_counts_once(self):
+        cache = Cache(1, 10)
+        for _ in range(3):
+            cache.put(4, np.zeros(400_000, np.uint8))
+        cache.put(5, np.zeros(400_000, np.uint8))
+        assert sorted(cache.images) == [4, 5] and cache.used == 800_000
 
     def test_what_is_cached_is_resized_but_not_cropped(self):
         transform = Transform(3, 8, 8, resize=12, crop="random")

@@ -203,5 +203,3 @@ def test_resume_names(folder, straight, capsys):
 def test_threads_do_not_change_the_bits(folder, straight):
     convnet("train", "toy.yaml", "--device", "cpu", "data.threads=1", cwd=folder, OPENBLAS_NUM_THREADS="1")
     assert_same(folder, straight)
-
-

@@ -4,11 +4,15 @@ A new operation needs rows here and, where its arguments are not plain maps, a f
 """
 
 import dataclasses
-import importlib.util
+import importlib
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from kernels import cost, eltwise, image, neuron, norm, pool, random, update
-from kernels.op import Op
+from kernels.op import FOLDER, Op
+
+for path in FOLDER.glob("*/__init__.py"):  # so that the registry is complete
+    importlib.import_module(f"kernels.{path.parent.name}")
 
 
 class Case(NamedTuple):
@@ -114,7 +118,7 @@ UPDATE = [
 ]
 
 CASES: list[Case] = [*NEURON, *DROPOUT, *ELTWISE, *POOL, *NORM, *COST, *IMAGE, *UPDATE]
-if importlib.util.find_spec("tests.kernels.cases_conv"):
+if find_spec("tests.kernels.cases_conv"):
     from tests.kernels import cases_conv
 
     CASES += [Case(*row) for row in cases_conv.CASES]

@@ -22,6 +22,8 @@ from tests.kernels.arguments import DENSE, DOUBLE, KEPT, PARTIAL
 Shared = Mapping[str, str]
 NONE: Shared = {}
 SANITIZE = "CONVNET_SANITIZE" in os.environ
+if SANITIZE:
+    cupy().cuda.set_allocator(None)  # no pool: the sanitizer knows the driver's allocations alone
 MARGIN = 256  # bytes before and after an array
 LAYOUTS = ("hcwn", "chwn", "mixed")
 
@@ -88,7 +90,7 @@ def place(op: Op, xp: Any, values: dict[str, Any], dtype: Any, layout: str, beta
 def reference(
     op: Op, g: Any, values: dict[str, Any], dtype: Any, layout: str, beta: float, shared: Shared = NONE
 ) -> dict[str, np.ndarray]:
-    """What the NumPy reference writes, in `dtype`. shared: written argument -> the read one that it takes the place of."""
+    """What the NumPy reference writes, in `dtype`. shared: written argument -> the read one whose place it takes."""
 
     def start(bound: dict[str, Any]) -> None:
         op.reference(g, *(bound[name] for name in op.arguments))

@@ -150,6 +150,12 @@ def _where(trainer: Trainer) -> Row:
 
 
 def _json(row: Row) -> str:
-    """One line; JSON has no NaN and no infinity, null stands for them."""
-    wrong = {key: None for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)}
-    return json.dumps(row | wrong, allow_nan=False) + "\n"
+    """One line."""
+    return json.dumps(_finite(row), allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: null stands for them."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
