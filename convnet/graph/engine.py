@@ -12,7 +12,6 @@ from convnet.graph.net import Network
 from convnet.graph.plan import ProgramPlan, plan_program
 from convnet.graph.program import Program, Values
 from convnet.graph.steps import Value
-from kernels import update
 
 PARAM_ALIGNMENT = 1024  # elements: what one block of the update kernel handles
 
@@ -57,7 +56,7 @@ class Engine:
         self.plans: dict[tuple, tuple[Program, ProgramPlan]] = {}
         self._executors: dict[tuple, Executor] = {}
         self._arena = backend.zeros(0)
-        for kind in ("train",) if accumulate == 1 else ("first", "more", "apply"):
+        for kind in ("measure", *(("train",) if accumulate == 1 else ("first", "more", "apply"))):
             self.plan(kind, self.micro)
         self.plan("eval", self.eval_batch)
 
@@ -77,7 +76,7 @@ class Engine:
             "magnitudes": persistent("magnitudes", (count, 2)),
             "healthy": persistent("healthy", (1,), np.int32),
             "clock": persistent("clock", (4,), np.uint32),
-            "history": persistent("history", (program.RESULTS, program.RING)),
+            "history": persistent("history", (program.RESULTS, program.RING), np.float64),
             "mean": persistent("mean", (channels,)),
             "std": persistent("std", (channels,)),
         }
@@ -148,7 +147,8 @@ class Engine:
         """A program at a batch size, planned.
 
         kind: train (forward, backward, update), first and more (forward and backward of the first and of later
-        micro-batches), apply (update), loss (forward as in training), eval (forward as in evaluation).
+        micro-batches), apply (update),
+        measure (mean magnitudes of parameters and updates), loss (forward as in training), eval (forward as in evaluation).
         """
         key = (kind, batch)
         if key not in self.plans:
@@ -164,6 +164,8 @@ class Engine:
             return program.loss(self.network, self.values, batch)
         if kind == "apply":
             return Program(program.updating(self.values))
+        if kind == "measure":
+            return Program(program.measuring(self.values))
         recorded = program.training(self.network, self.values, batch, accumulate=kind == "more")
         if kind == "train":
             recorded.steps.extend(program.updating(self.values))
@@ -228,9 +230,7 @@ class Engine:
 
     def magnitudes(self) -> dict[str, tuple[float, float]]:
         """Per parameter: mean |w|, and mean |last update|."""
-        names = ("weights", "velocity", "spans", "magnitudes")
-        arguments = {key: self.arrays[name] for key, name in zip(update.MAGNITUDE.arguments, names, strict=True)}
-        self.backend.bind(update.MAGNITUDE, update.Magnitude(parameters=len(self._spans)), arguments)()
+        self.executor("measure", self.micro).run()
         found = self.backend.download(self.arrays["magnitudes"])
         return {name: (float(w), float(v)) for name, (w, v) in zip(self.parameters, found, strict=True)}
 

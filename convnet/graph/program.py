@@ -58,9 +58,16 @@ def updating(values: Values) -> list[Step]:
     """The step that moves all parameters by their gradients."""
     names = ("weights", "gradients", "velocity", "owner", "rates", "healthy")
     arguments = dict(zip(update.SGD.arguments, (values.flat[name] for name in names), strict=True))
-    blocks = values.flat["owner"].size
-    geometry = update.Sgd(blocks=blocks, parameters=values.flat["rates"].shape[0])
+    geometry = update.Sgd(blocks=values.flat["owner"].size, parameters=values.flat["rates"].shape[0])
     return [Step("all", "update", update.SGD, geometry, arguments)]
+
+
+def measuring(values: Values) -> list[Step]:
+    """The step that takes the mean magnitude of each parameter and of its last update."""
+    names = ("weights", "velocity", "spans", "magnitudes")
+    arguments = dict(zip(update.MAGNITUDE.arguments, (values.flat[name] for name in names), strict=True))
+    geometry = update.Magnitude(parameters=values.flat["spans"].shape[0])
+    return [Step("all", "measure", update.MAGNITUDE, geometry, arguments)]
 
 
 class _Record:

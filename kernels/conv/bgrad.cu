@@ -1,6 +1,7 @@
-// Bias gradient: db[f] = beta db[f] + the sum of dy[f]. SPLITS blocks of 256 threads a filter add every SPLITS-th output row
-// into workspace[f][split]; one thread a filter then adds those in order.
-// Grid of `bgrad`: filters * SPLITS, filters fastest; of `reduce`: filters/256.
+// Bias gradient: db[f] = beta db[f] + the sum of dy[f].
+// Grid of `bgrad`: filters * SPLITS, filters fastest, blocks of 256 threads: each adds every SPLITS-th output row into
+// workspace[f][split]. Grid of `reduce`: filters/256, block 256: one thread a filter adds those in order.
+// Why: a filter's values are many and filters are few; one block each would leave most of a GPU idle.
 #include "launch.cuh"
 #include "reduce.cuh"
 

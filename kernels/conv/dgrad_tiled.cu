@@ -1,10 +1,10 @@
 // Input gradient of a convolution as a matrix product that is never laid out:
 // dx[c][j] = beta dx + sum over k of w[c][k] dy_columns[k][j], with j = (h, v, n) image pixels and samples, k = (f, r, s).
-// Image rows of one remainder modulo stride_h meet every stride_h-th filter row only, likewise columns: the pixels of one
-// such phase are a product of their own with fewer k, so that no thread multiplies the zeros that a stride leaves.
 // A block of 256 threads computes TILE_M channels x TILE_J pixels-and-samples of one phase and group; grid: channels
 // fastest, then pixels (as many as the largest phase has), phases, groups, all in grid.x.
 // VECTOR: samples a thread loads at once: 4 when the batch is a multiple of 4 (addresses are then multiples of 16 bytes).
+// Why: image rows of one remainder modulo stride_h meet every stride_h-th filter row only, likewise columns. The pixels of
+// one such phase are a product of their own with fewer k, so that no thread multiplies the zeros that a stride leaves.
 #include "counter.cuh"
 #include "gemm.cuh"
 
@@ -30,16 +30,18 @@ struct Operands {
     DY dy;
     const Conv& g;
     const Phase &down, &across;
-    const float* weights;  // of the group's first filter, the tile's first channel
+    const float* weights;   // of the group's first filter, the tile's first channel
     int channels, filters;  // of the group: channels from the tile on, filters
     Map<const float> out;
-    const float* corner[DY::COUNT];   // in dy, under the first tap of the first filter, inside or not
+    const float* corner[DY::COUNT];  // in dy, under the first tap of the first filter, inside or not
     int p[DY::COUNT], q[DY::COUNT];  // row and column of the corner
     Counter w_k, dy_k, step;
 
-    __device__ Operands(const Conv& g, const Phase& down, const Phase& across, Map<const float> out, const float* w_fcrs, int group, int c, long long j)
+    __device__ Operands(const Conv& g, const Phase& down, const Phase& across, Map<const float> out,
+                        const float* w_fcrs, int group, int c, long long j)
         : g(g), down(down), across(across), filters(g.filters / g.groups), out(out),
-          w_k(w.k(), down.taps, across.taps), dy_k(dy.k(), down.taps, across.taps), step(T::DEPTH, down.taps, across.taps) {
+          w_k(w.k(), down.taps, across.taps), dy_k(dy.k(), down.taps, across.taps),
+          step(T::DEPTH, down.taps, across.taps) {
         channels = g.channels / g.groups - c;
         weights = w_fcrs + (group * (long long)filters * (g.channels / g.groups) + c) * g.rows * g.cols;
         for (int i = 0; i < DY::COUNT; ++i) {
@@ -61,7 +63,8 @@ struct Operands {
         w_k.add(step, down.taps, across.taps);
         const long long tap = dy_k.high * out.c - dy_k.mid * out.h - dy_k.low * out.w;
         for (int i = 0; i < DY::COUNT; ++i) {
-            const bool inside = dy_k.high < filters && unsigned(p[i] - dy_k.mid) < unsigned(g.out_h) && unsigned(q[i] - dy_k.low) < unsigned(g.out_w);
+            const bool inside = dy_k.high < filters && unsigned(p[i] - dy_k.mid) < unsigned(g.out_h) &&
+                                unsigned(q[i] - dy_k.low) < unsigned(g.out_w);
             dy.values[i] = inside ? load<VECTOR>(corner[i] + tap) : Pack<float, VECTOR>{};
         }
         dy_k.add(step, down.taps, across.taps);

@@ -48,7 +48,8 @@ struct Operands {
         const long long tap = k.high * image.c + k.mid * image.h + k.low * image.w;
         const bool channel = k.high < g.channels / g.groups;
         for (int i = 0; i < X::COUNT; ++i) {
-            const bool inside = channel && unsigned(h[i] + k.mid) < unsigned(g.height) && unsigned(v[i] + k.low) < unsigned(g.width);
+            const bool inside =
+                channel && unsigned(h[i] + k.mid) < unsigned(g.height) && unsigned(v[i] + k.low) < unsigned(g.width);
             x.values[i] = inside ? load<VECTOR>(corner[i] + tap) : Pack<float, VECTOR>{};
         }
         k.add(step, g.rows, g.cols);

@@ -15,7 +15,7 @@ BGRAD = Op("conv.bgrad", reference.bgrad, writes=("db",))
 THREADS = 256
 PROCESSORS = 132  # multiprocessors of the GPU that first guesses are made for
 # Tiles of the implicit products (rows, columns), and how fast each is thought to run when there are plenty of them.
-TILES = {(128, 128): 1.0, (128, 64): 0.85, (64, 128): 0.85, (64, 64): 0.7, (32, 128): 0.6}
+TILES = {(128, 128): 1.0, (128, 64): 0.85, (64, 128): 0.85, (64, 64): 0.75, (32, 128): 0.65}
 RANKS = tuple(range(len(TILES)))
 PANEL = 1024  # products of a weight gradient that are added in one go
 BLOCKS = 4 * PROCESSORS  # of a weight gradient, about

@@ -1,15 +1,20 @@
 // Weight gradient of a convolution as a matrix product that is never laid out:
 // dw[f][j] = beta dw + sum over k of dy[f][k] x_columns[j][k], with j = (c, r, s) one weight of a filter and
 // k = (p, q, n) all output pixels and samples.
-// There are few weights and many k: the sum is cut in panels of PANEL k, and the blocks of split i of S add the panels
-// i, i + S, ... into workspace[i]; `reduce` then adds the S parts in order. Short sums are also more exact.
 // A block of 256 threads computes TILE_M filters x TILE_J weights of one group and split; grid: filters fastest, then
-// weights, groups, splits, all in grid.x. Blocks of one split walk the same pixels together.
+// weights, groups, splits, all in grid.x.
 // VECTOR: samples a thread loads at once: 4 when the batch is a multiple of 4 (addresses are then multiples of 16 bytes).
+// Why: there are few weights and many k, so the sum is cut in panels of PANEL k. The blocks of split i of S add the panels
+// i, i + S, ... to workspace[i], neighbours walking the same pixels at the same time; `reduce` then adds the S parts in
+// order. Short sums added to each other are also more exact than a long one.
 #include "counter.cuh"
 #include "gemm.cuh"
 
 using T = Tile<TILE_M, TILE_J>;
+
+// Blocks that a multiprocessor holds. With single loads, the places of a thread's four weights do not fit beside the
+// largest tile in half of the registers.
+constexpr int RESIDENT = VECTOR == 1 && T::M * T::J == 128 * 128 ? 1 : 2;
 
 // Of `tile`, counted as the grid does: which filters and weights, of which group.
 struct Position {
@@ -49,9 +54,9 @@ struct Operands {
     X x;
     const Conv& g;
     Map<const float> out, image;
-    const float* filter;          // dy of the thread's first filter
-    int filters;                  // of the group, from the thread's first one on
-    const float* corner[X::COUNT];  // in x: where weight j of the thread meets output pixel (0, 0), inside the image or not
+    const float* filter;            // dy of the thread's first filter
+    int filters;                    // of the group, from the thread's first one on
+    const float* corner[X::COUNT];  // where the thread's weights meet output pixel (0, 0), inside the image or not
     int h[X::COUNT], v[X::COUNT];   // row and column of the corner
     Counter k, step;
     int left;  // k left to load
@@ -78,12 +83,15 @@ struct Operands {
 
     __device__ __forceinline__ void fetch() {
         const float* pixel = filter + k.high * out.h + k.mid * out.w + k.low;
-        for (int i = 0; i < DY::COUNT; ++i)
-            dy.values[i] = left > 0 && i * DY::STRIDE < filters && dy.has(i) ? load<VECTOR>(pixel + i * DY::STRIDE * out.c) : Pack<float, VECTOR>{};
+        for (int i = 0; i < DY::COUNT; ++i) {
+            const bool inside = left > 0 && i * DY::STRIDE < filters && dy.has(i);
+            dy.values[i] = inside ? load<VECTOR>(pixel + i * DY::STRIDE * out.c) : Pack<float, VECTOR>{};
+        }
         const int down = k.high * g.stride_h, across = k.mid * g.stride_w;
         const long long shift = down * image.h + across * image.w + k.low;
         for (int i = 0; i < X::COUNT; ++i) {
-            const bool inside = left > 0 && unsigned(h[i] + down) < unsigned(g.height) && unsigned(v[i] + across) < unsigned(g.width);
+            const bool inside = left > 0 && unsigned(h[i] + down) < unsigned(g.height) &&
+                                unsigned(v[i] + across) < unsigned(g.width);
             x.values[i] = inside ? load<VECTOR>(corner[i] + shift) : Pack<float, VECTOR>{};
         }
         k.add(step, g.out_w, g.batch);
@@ -96,7 +104,7 @@ struct Operands {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(T::THREADS, 2)
+extern "C" __global__ void __launch_bounds__(T::THREADS, RESIDENT)
     wgrad(Conv g, Map<const float> x, Map<const float> dy, float* dw, float beta, float* workspace) {
     __shared__ Stage<T> stages[2];
     const Position at(g, blockIdx.x);
@@ -121,10 +129,12 @@ extern "C" __global__ void __launch_bounds__(T::THREADS, 2)
 }
 
 // dw = beta dw + the splits in order, four weights of a row a thread. Grid: tiles * QUADS, block 256.
-extern "C" __global__ void reduce(Conv g, Map<const float> x, Map<const float> dy, float* dw, float beta, const float* workspace) {
+extern "C" __global__ void
+    reduce(Conv g, Map<const float> x, Map<const float> dy, float* dw, float beta, const float* workspace) {
     const int i = blockIdx.x % QUADS, tile = blockIdx.x / QUADS;
     const Position at(g, tile);
-    const int f = at.first_filter + T::row(i / (T::COLS / 4)), weight = at.first_weight + T::column(i % (T::COLS / 4) * 4);
+    const int f = at.first_filter + T::row(i / (T::COLS / 4));
+    const int weight = at.first_weight + T::column(i % (T::COLS / 4) * 4);
     if (f >= at.filters || weight >= at.weights) return;
     Pack<float, 4> sums = {};
     const int splits = at.splits(g);

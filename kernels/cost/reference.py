@@ -35,8 +35,8 @@ def logreg_forward(g: Logreg, x: Map, labels: Array, p: Map, y: Map) -> None:
 
     x, p: [K, 1, 1, N]. labels: int32 [N]; negative is unlabeled, and all three are 0. y: [3, 1, 1, N].
     The likelihood is of the smoothed target (see `Logreg`). A sample counts as right within k when fewer than k classes
-    have a greater logit, or an equal one and a lower index. NaN is never right. A label that is not below K gives
-    NaN and two errors.
+    have a greater logit, or an equal one and a lower index; NaN counts as greater than all, and is never right itself.
+    A label that is not below K gives NaN and two errors.
     """
     _softmax(x, p)
     logits, target = x[:, 0, 0], _one_hot(g, labels)

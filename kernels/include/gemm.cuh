@@ -1,4 +1,5 @@
-// The inner part of every tiled product: a block of 256 threads computes TILE_M x TILE_J of C[m][j] = sum over k of A[m][k] B[k][j].
+// The inner part of every tiled product: a block of 256 threads computes an M x J tile of
+// C[m][j] = sum over k of A[m][k] B[k][j], in fp32.
 //
 // The two operands pass through shared memory, DEPTH values of k a step, stored k-major so that the values of one k are
 // neighbours.  Two buffers: the loads of the next step are in flight while the current one is multiplied.
@@ -84,7 +85,8 @@ __device__ __forceinline__ void multiply_step(const Stage<T>& stage, float (&sum
 
 // sums = A B over `steps` steps of k, added in order. All threads of the block call; `stages` is shared memory.
 template <typename T, typename Operands>
-__device__ __forceinline__ void multiply(Operands& operands, int steps, Stage<T> (&stages)[2], float (&sums)[T::ROWS][T::COLS]) {
+__device__ __forceinline__ void
+    multiply(Operands& operands, int steps, Stage<T> (&stages)[2], float (&sums)[T::ROWS][T::COLS]) {
     for (auto& row : sums)
         for (float& sum : row) sum = 0.0f;
     if (steps == 0) return;

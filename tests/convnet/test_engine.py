@@ -144,9 +144,19 @@ def test_planned_memory_is_what_is_allocated():
     assert engine.memory["arena"] == max(peaks)
 
 
+def test_magnitudes_are_mean_absolute_values():
+    engine = train(make(), 2)
+    found = engine.magnitudes()
+    for name, momentum in engine.momentum().items():
+        expected = np.abs(engine.tensors()[name]).mean(), np.abs(momentum).mean()
+        np.testing.assert_allclose(found[name], expected, rtol=1e-5)
+
+
 @pytest.mark.gpu
 def test_cuda_follows_numpy(cuda):
     host, device = train(make(), 3), train(make(backend=cuda), 3)
+    for name, expected in host.magnitudes().items():
+        np.testing.assert_allclose(device.magnitudes()[name], expected, rtol=1e-3)
     np.testing.assert_allclose(device.history(0, 3), host.history(0, 3), rtol=1e-4)
     for name, array in host.tensors().items():
         np.testing.assert_allclose(device.tensors()[name], array, rtol=1e-3, atol=1e-5)
