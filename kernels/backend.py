@@ -147,7 +147,7 @@ class Cuda:
         return array
 
     def fence(self) -> Callable[[], object]:
-        event = cupy().cuda.Event(disable_timing=True)
+        event = cupy().cuda.Event(block=True, disable_timing=True)
         event.record(self.stream)
         return event.synchronize
 

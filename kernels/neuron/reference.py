@@ -31,5 +31,9 @@ def forward(g: Neuron, x: Map, y: Map) -> None:
 
 def backward(g: Neuron, y: Map, dy: Map, dx: Map, beta: float) -> None:
     """dx = beta * dx + f'(x) dy, the derivative taken from y. Relu's at 0 is 0."""
-    local = FUNCTIONS[KINDS[g.kind]][1](y) * dy
-    dx[...] = local if beta == 0 else beta * dx + local
+    derivative = FUNCTIONS[KINDS[g.kind]][1](y)
+    if beta == 0:
+        np.multiply(derivative, dy, out=dx)
+    else:
+        dx *= beta
+        dx += derivative * dy

@@ -40,8 +40,11 @@ def _area(g: Pool, dtype: Any) -> np.ndarray:
     return np.maximum(np.outer(rows, columns), 1).astype(dtype)[None, :, :, None]
 
 
-def _finish(dx: Map, local: Map, beta: float) -> None:
-    dx[...] = local if beta == 0 else beta * dx + local
+def _scale(dx: Map, beta: float) -> None:
+    if beta == 0:
+        dx[...] = 0
+    else:
+        dx *= beta
 
 
 def max_forward(g: Pool, x: Map, y: Map) -> None:
@@ -59,14 +62,13 @@ def max_backward(g: Pool, x: Map, y: Map, dy: Map, dx: Map, beta: float) -> None
 
     Of equal maxima the first in row-major order gets all, as in PyTorch. A window whose maximum is NaN passes nothing.
     """
-    local = np.zeros_like(dx)
-    free = np.ones_like(y, bool)
+    _scale(dx, beta)
+    free, equal, share = np.ones_like(y, bool), np.empty_like(y, bool), np.empty_like(y)
     for windows, pixels in _taps(g):
-        chosen = x[pixels] == y[windows]
+        chosen = np.equal(x[pixels], y[windows], out=equal[windows])
         chosen &= free[windows]
         free[windows] ^= chosen
-        local[pixels] += chosen * dy[windows]
-    _finish(dx, local, beta)
+        dx[pixels] += np.multiply(dy[windows], chosen, out=share[windows])
 
 
 def avg_forward(g: Pool, x: Map, y: Map) -> None:
@@ -79,8 +81,7 @@ def avg_forward(g: Pool, x: Map, y: Map) -> None:
 
 def avg_backward(g: Pool, dy: Map, dx: Map, beta: float) -> None:
     """dx = beta * dx + the sum, over the windows that hold the pixel, of dy / area."""
+    _scale(dx, beta)
     share = dy / _area(g, dy.dtype)
-    local = np.zeros_like(dx)
     for windows, pixels in _taps(g):
-        local[pixels] += share[windows]
-    _finish(dx, local, beta)
+        dx[pixels] += share[windows]

@@ -200,6 +200,21 @@ def test_resume_names(folder, straight, capsys):
     assert "is finished" in capsys.readouterr().out
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 8])
+def test_on_a_gpu(step, folder, straight, monkeypatch):
+    """Bits are those of a straight run on the same GPU; the curve is that of the CPU, to rounding."""
+    run = ["train", "toy.yaml", "--device", "cuda"]
+    assert main([*run, "run.dir=runs/straight"]) == 0
+    with monkeypatch.context() as patch:
+        interrupt(patch, step)
+        assert main(run) == 143
+    assert main([*run, "--resume"]) == 0
+    assert_same(folder, folder)
+    losses = [[row["loss"] for row in rows(f / "runs/straight", "train")] for f in (folder, straight)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
 def test_threads_do_not_change_the_bits(folder, straight):
-    convnet("train", "toy.yaml", "--device", "cpu", "data.threads=1", cwd=folder, OPENBLAS_NUM_THREADS="1")
+    convnet("train", "toy.yaml", "--device", "cpu", "data.threads=1", cwd=folder, OPENBLAS_NUM_THREADS="2")
     assert_same(folder, straight)
