@@ -22,9 +22,9 @@ class Case(NamedTuple):
     def __str__(self) -> str:
         """neuron.forward(3x4x5x32 kind=1): the axes C, H, W, N where the geometry has them, then the rest."""
         fields = dataclasses.asdict(self.geometry)
-        axes = [fields.pop(name) for name in ("channels", "height", "width", "batch") if "channels" in fields]
-        rest = [f"{name}={value:g}" for name, value in fields.items()]
-        return f"{self.op}({' '.join(['x'.join(map(str, axes))] * bool(axes) + rest)})"
+        names = ("channels", "height", "width", "batch")
+        axes = ["x".join(str(fields.pop(name)) for name in names)] if "channels" in fields else []
+        return f"{self.op}({' '.join(axes + [f'{name}={value:g}' for name, value in fields.items()])})"
 
 
 def cases(ops: tuple[Op, ...], *geometries: Any) -> list[Case]:

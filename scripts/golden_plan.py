@@ -1,0 +1,36 @@
+"""Writes the plan of every shipped config as text: `python scripts/golden_plan.py`.
+
+The files in tests/golden show layers, memory, variants and offsets.  A test compares them with what the code plans now,
+so that a change which is meant to change nothing is seen to, and one which is meant to shows its whole effect in review.
+"""
+
+from pathlib import Path
+
+from convnet.config import load_config
+from convnet.device import Planner
+from convnet.summary import summarize
+
+ROOT = Path(__file__).parent.parent
+CONFIGS = ROOT / "configs"
+GOLDEN = ROOT / "tests" / "golden"
+ARCHITECTURE = 90  # sm_90
+
+
+def plan_text(config: Path) -> str:
+    """Layers, memory and steps of a config on the architecture that the golden plans are for."""
+    return summarize(load_config(config), Planner(ARCHITECTURE), explained=True) + "\n"
+
+
+def golden(config: Path) -> Path:
+    """Where the plan of a config is kept."""
+    return GOLDEN / f"{config.relative_to(CONFIGS).with_suffix('').as_posix().replace('/', '-')}.txt"
+
+
+def main() -> None:
+    GOLDEN.mkdir(exist_ok=True)
+    for config in sorted(CONFIGS.rglob("*.yaml")):
+        golden(config).write_text(plan_text(config))
+
+
+if __name__ == "__main__":
+    main()
