@@ -18,7 +18,7 @@ FIELD = {int: ("int", np.int32), bool: ("int", np.int32), float: ("float", np.fl
 
 
 @functools.cache
-def _fields(geometry: type) -> tuple[tuple[str, str, Any], ...]:
+def _fields(geometry: Any) -> tuple[tuple[str, str, Any], ...]:
     fields = []
     for field in dataclasses.fields(geometry):
         kind = field.type if isinstance(field.type, type) else {"int": int, "bool": bool, "float": float}[field.type]
@@ -26,7 +26,7 @@ def _fields(geometry: type) -> tuple[tuple[str, str, Any], ...]:
     return tuple(fields)
 
 
-def declaration(geometry: type) -> str:
+def declaration(geometry: Any) -> str:
     """C++ struct with the fields of the dataclass, in order.
 
     >>> declaration(Window)
@@ -38,7 +38,8 @@ def declaration(geometry: type) -> str:
 
 def pack_geometry(g: Any) -> np.ndarray:
     """The geometry as a 0-d structured array with the memory layout of `declaration`."""
-    fields = _fields(type(g))
+    kind: Any = type(g)
+    fields = _fields(kind)
     record = np.dtype([(name, dtype) for name, _, dtype in fields])
     for name, _, dtype in fields:
         value = getattr(g, name)

@@ -95,18 +95,15 @@ class Cuda:
         packed = [abi.pack_geometry(g), *(abi.pack(kind, name, arguments[name]) for name, kind in op.arguments.items())]
         if plan.workspace:
             packed.append(np.uint64(workspace.data.ptr))
-        # A launch holds raw pointers: keep their owners alive as long as the launch.
-        owners = (arguments, workspace)
-        starts = []
+        starts: list[Callable[[], Any]] = []
         for launch in plan.launches:
             if isinstance(launch, Call):
                 values = [*(arguments[name] for name in op.arguments), *([workspace] if plan.workspace else ())]
                 starts.append(functools.partial(launch.function, self.stream, g, *values))
             else:
                 starts.append(self._start(variant, launch, tuple(packed)))
-        if len(starts) == 1:
-            return _keep(starts[0], owners)
-        return _keep(lambda: [start() for start in starts], owners)
+        # Launches hold raw pointers: the arrays behind them must live as long.
+        return functools.partial(_run_all, starts, (arguments, workspace))
 
     def _start(self, variant: Variant, launch: Launch, packed: tuple) -> Callable[[], None]:
         kernel = self._kernel(variant, launch)
@@ -152,12 +149,9 @@ class Cuda:
         return event.synchronize
 
 
-def _keep(start: Callable, owners: Any) -> Callable[[], None]:
-    return functools.partial(_run, start, owners)
-
-
-def _run(start: Callable, owners: Any) -> None:
-    start()
+def _run_all(starts: Sequence[Callable[[], Any]], owners: Any) -> None:
+    for start in starts:
+        start()
 
 
 @functools.cache

@@ -80,6 +80,7 @@ def operands(backend: Cuda, op: Op, g: Conv) -> dict[str, Any]:
 
 
 def time_variant(backend: Cuda, op: Op, g: Conv, sets: list[dict[str, Any]], chosen: tuple[Variant, Plan]) -> float:
+    """Median microseconds of one variant over the sets of operands."""
     workspace = backend.zeros(chosen[1].workspace)
     return median_us(backend, [backend.bind(op, g, arguments, workspace, chosen) for arguments in sets])
 
@@ -129,6 +130,7 @@ def rows(backend: Cuda, batches: list[int], against_torch: bool) -> Iterator[dic
 
 
 def main() -> None:
+    """Print a line a measurement; write them all with what they were made with."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, nargs="+", default=[32, 128])
     parser.add_argument("--against-torch", action="store_true")

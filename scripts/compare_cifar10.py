@@ -185,7 +185,7 @@ def main() -> None:
         "versions": {"convnet": __version__, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()},
         "convnet": summary(ours),
         "pytorch": summary(theirs),
-        "note": "seconds: of convnet's runs side by side on one GPU from JPEG files; PyTorch's alone, images on the GPU",
+        "note": "seconds: convnet's runs beside each other, from JPEG files; PyTorch's alone, images on the GPU",
     }
     result["difference"] = result["convnet"]["mean"] - result["pytorch"]["mean"]
     args.output.write_text(json.dumps(result, indent=1) + "\n")

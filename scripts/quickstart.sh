@@ -16,7 +16,7 @@ seconds=$((SECONDS - start))
 
 echo
 convnet eval "$run"
-top1=$(convnet eval "$run" --json | python -c 'import json, sys; print(json.load(sys.stdin)["top1"])')
+top1=$(convnet eval "$run" --json | python -c 'import json, sys; print(json.load(sys.stdin)["top1_accuracy"])')
 
 echo
 convnet predict "$run" data/digits/val/{0,3,8}/*0.jpg

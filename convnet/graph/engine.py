@@ -147,8 +147,8 @@ class Engine:
         """A program at a batch size, planned.
 
         kind: train (forward, backward, update), first and more (forward and backward of the first and of later
-        micro-batches), apply (update),
-        measure (mean magnitudes of parameters and updates), loss (forward as in training), eval (forward as in evaluation).
+        micro-batches), apply (update), measure (mean magnitudes of parameters and updates), loss (forward as in
+        training), eval (forward as in evaluation).
         """
         key = (kind, batch)
         if key not in self.plans:

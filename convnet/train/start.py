@@ -29,8 +29,9 @@ from convnet.train.signals import StopRequest, stop_request
 from convnet.train.trainer import Trainer
 from layers.options import Options
 
-LOG_ROWS = 10  # rows of the log in an epoch, where the config does not say; but no more than one in...
-LOG_MOST = 100  # ... and at least one in this many steps
+SHORT_EPOCH = 50  # steps; of such an epoch the log has one row, where the config does not say
+LOG_ROWS = 10  # rows of a longer one...
+LOG_MOST = 100  # ... but at least one in this many steps
 
 
 @dataclass
@@ -149,7 +150,8 @@ def assemble(job: Job) -> tuple[Trainer, list[Extension]]:
 def make_extensions(job: Job, table: RateTable, per_epoch: int) -> list[Extension]:
     """All extensions of a run."""
     options, classes = job.config.train, job.train.source.classes
-    log_due = every_steps(options.log_every or max(1, min(per_epoch // LOG_ROWS, LOG_MOST)))
+    automatic = per_epoch if per_epoch <= SHORT_EPOCH else min(per_epoch // LOG_ROWS, LOG_MOST)
+    log_due = every_steps(options.log_every or automatic)
     eval_due: Trigger = every_epochs(options.eval_every) if job.val else lambda trainer: False
     save_due = any_of(every_epochs(options.checkpoint.every), stopping)
     # Looking costs nothing on the CPU; on a GPU it waits for the device.
@@ -158,6 +160,7 @@ def make_extensions(job: Job, table: RateTable, per_epoch: int) -> list[Extensio
         Watch(any_of(look, log_due, eval_due, save_due), table.learning_rate),
         *([Evaluate(evaluator(job), eval_due)] if job.val else []),
         SetRates(table),
+        Progress(job.console),
         Log(
             job.run.metrics,
             job.console,
@@ -166,7 +169,6 @@ def make_extensions(job: Job, table: RateTable, per_epoch: int) -> list[Extensio
             learning_rate=table.learning_rate,
             topk=min(topk_of(job.engine.network), len(classes)),
         ),
-        Progress(job.console),
     ]
     save = SaveCheckpoint(
         job.run.checkpoints,

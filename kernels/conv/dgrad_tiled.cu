@@ -1,10 +1,11 @@
 // Input gradient of a convolution as a matrix product that is never laid out:
-// dx[c][j] = beta dx + sum over k of w[c][k] dy_columns[k][j], with j = (h, v, n) image pixels and samples, k = (f, r, s).
-// A block of 256 threads computes TILE_M channels x TILE_J pixels-and-samples of one phase and group; grid: channels
-// fastest, then pixels (as many as the largest phase has), phases, groups, all in grid.x.
-// VECTOR: samples a thread loads at once: 4 when the batch is a multiple of 4 (addresses are then multiples of 16 bytes).
-// Why: image rows of one remainder modulo stride_h meet every stride_h-th filter row only, likewise columns. The pixels of
-// one such phase are a product of their own with fewer k, so that no thread multiplies the zeros that a stride leaves.
+// dx[c][j] = beta dx + sum over k of w[c][k] dy_columns[k][j],
+// with j = (h, v, n) image pixels and samples, and k = (f, r, s).
+// A block of 256 threads computes TILE_M channels x TILE_J pixels-and-samples of one phase (below) and group. Grid:
+// channels fastest, then pixels (as many as the largest phase has), phases, groups; all in grid.x.
+// VECTOR: samples that a thread loads at once, 4 when the batch is a multiple of 4 (maps then begin at 16-byte addresses).
+// Why: image rows of one remainder modulo stride_h meet every stride_h-th filter row only, likewise columns. The pixels
+// of one such phase are a product of their own with fewer k: no thread multiplies the zeros that a stride leaves.
 #include "counter.cuh"
 #include "gemm.cuh"
 

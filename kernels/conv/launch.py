@@ -6,30 +6,16 @@ Each of the three products has a `direct` variant, the definition, and a `tiled`
 from kernels.conv import reference
 from kernels.conv.geometry import Conv
 from kernels.op import Launch, Op, Plan, ceil_div
+from kernels.tiles import PROCESSORS, RANKS, THREADS, ranked_tile
 
 FORWARD = Op("conv.forward", reference.forward, writes=("y",))
 DGRAD = Op("conv.dgrad", reference.dgrad, writes=("dx",))
 WGRAD = Op("conv.wgrad", reference.wgrad, writes=("dw",))
 BGRAD = Op("conv.bgrad", reference.bgrad, writes=("db",))
 
-THREADS = 256
-PROCESSORS = 132  # multiprocessors of the GPU that first guesses are made for
-# Tiles of the implicit products (rows, columns), and how fast each is thought to run when there are plenty of them.
-TILES = {(128, 128): 1.0, (128, 64): 0.85, (64, 128): 0.85, (64, 64): 0.75, (32, 128): 0.65}
-RANKS = tuple(range(len(TILES)))
 PANEL = 1024  # products of a weight gradient that are added in one go
 BLOCKS = 4 * PROCESSORS  # of a weight gradient, about
 LEAST_ROWS = 4  # of a product, below which most of a tile would be empty
-
-
-def ranked_tile(rows: int, columns: int, products: int, rank: int) -> tuple[int, int]:
-    """The tile that is expected to be the rank-th fastest for so many products of rows x columns."""
-
-    def cost(tile: tuple[int, int]) -> float:
-        blocks = products * ceil_div(rows, tile[0]) * ceil_div(columns, tile[1])
-        return ceil_div(blocks, PROCESSORS) * tile[0] * tile[1] / TILES[tile]
-
-    return sorted(TILES, key=cost)[rank]
 
 
 def tiled_launch(g: Conv, tile: tuple[int, int], blocks: int, kernel: str = "", **define: int) -> Launch:

@@ -1,12 +1,12 @@
 // Weight gradient of a convolution as a matrix product that is never laid out:
-// dw[f][j] = beta dw + sum over k of dy[f][k] x_columns[j][k], with j = (c, r, s) one weight of a filter and
-// k = (p, q, n) all output pixels and samples.
-// A block of 256 threads computes TILE_M filters x TILE_J weights of one group and split; grid: filters fastest, then
-// weights, groups, splits, all in grid.x.
-// VECTOR: samples a thread loads at once: 4 when the batch is a multiple of 4 (addresses are then multiples of 16 bytes).
-// Why: there are few weights and many k, so the sum is cut in panels of PANEL k. The blocks of split i of S add the panels
-// i, i + S, ... to workspace[i], neighbours walking the same pixels at the same time; `reduce` then adds the S parts in
-// order. Short sums added to each other are also more exact than a long one.
+// dw[f][j] = beta dw + sum over k of dy[f][k] x_columns[j][k],
+// with j = (c, r, s) one weight of a filter, and k = (p, q, n) all output pixels and samples.
+// A block of 256 threads computes TILE_M filters x TILE_J weights of one group and split. Grid: filters fastest, then
+// weights, groups, splits; all in grid.x.
+// VECTOR: samples that a thread loads at once, 4 when the batch is a multiple of 4 (maps then begin at 16-byte addresses).
+// Why: there are few weights and many k, so the sum is cut in panels of PANEL k. The blocks of split i of S add the
+// panels i, i + S, ... into workspace[i], neighbours walking the same pixels at the same time; `reduce` then adds the S
+// parts in order. Short sums added to each other are also more exact than a long one.
 #include "counter.cuh"
 #include "gemm.cuh"
 

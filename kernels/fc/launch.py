@@ -1,4 +1,7 @@
-"""The fully connected operations and their CUDA variants: cuBLAS for the products, kernels of ours for the bias."""
+"""The fully connected operations and their CUDA variants: cuBLAS for the products, kernels of ours for the bias.
+
+The `tiled` variants do without cuBLAS.
+"""
 
 from typing import Any
 
@@ -6,6 +9,7 @@ from kernels.fc import reference
 from kernels.fc.cublas import WORKSPACE, gemm
 from kernels.fc.geometry import Fc
 from kernels.op import Call, Launch, Op, Plan, ceil_div
+from kernels.tiles import RANKS, THREADS, ranked_tile
 
 FORWARD = Op("fc.forward", reference.forward, writes=("y",))
 DGRAD = Op("fc.dgrad", reference.dgrad, writes=("dx",))
@@ -13,6 +17,28 @@ WGRAD = Op("fc.wgrad", reference.wgrad, writes=("dw",))
 BGRAD = Op("fc.bgrad", reference.bgrad, writes=("db",))
 
 # Row-major: x [features, N], y [outputs, N], w [outputs, features].
+
+
+def product(rows: int, columns: int, rank: int) -> Launch:
+    """One block of tiled.cu for each tile of a rows x columns result."""
+    m, j = ranked_tile(rows, columns, 1, rank)
+    blocks = ceil_div(rows, m) * ceil_div(columns, j)
+    return Launch((blocks,), (THREADS,), define=(("TILE_M", m), ("TILE_J", j)))
+
+
+@FORWARD.variant("tiled.cu", rank=RANKS)
+def tiled(g: Fc, rank: int) -> Launch:
+    return product(g.outputs, g.batch, rank)
+
+
+@DGRAD.variant("tiled.cu", rank=RANKS)
+def tiled_dgrad(g: Fc, rank: int) -> Launch:
+    return product(g.features, g.batch, rank)
+
+
+@WGRAD.variant("tiled.cu", rank=RANKS)
+def tiled_wgrad(g: Fc, rank: int) -> Launch:
+    return product(g.outputs, g.features, rank)
 
 
 @FORWARD.variant("bias.cu")

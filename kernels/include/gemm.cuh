@@ -1,13 +1,13 @@
 // The inner part of every tiled product: a block of 256 threads computes an M x J tile of
 // C[m][j] = sum over k of A[m][k] B[k][j], in fp32.
 //
-// The two operands pass through shared memory, DEPTH values of k a step, stored k-major so that the values of one k are
-// neighbours.  Two buffers: the loads of the next step are in flight while the current one is multiplied.
-// Each thread accumulates ROWS x COLS values in registers.  A warp is 4 lanes down by 8 across, so that a 16-byte read of
-// either operand touches each bank once; four neighbours a lane, further groups of four 16 rows or 32 columns on.
+// The operands pass through shared memory, DEPTH values of k a step, in the order [k][m] and [k][j].  There are two
+// stages: the loads for the next step are in flight while the current one is multiplied.
+// Each thread accumulates ROWS x COLS values in registers.  A warp is 4 lanes down by 8 across, each with runs of four
+// neighbours, so that a 16-byte read of either operand touches a shared-memory bank once.
 // What differs between products is where operands come from: an object with
-//     void fetch();                            // global memory -> registers, zeros where there is nothing, one step on
-//     void put(Stage<T>& stage);               // registers -> shared memory
+//     void fetch();                // from global memory to registers, zeros where there is nothing; then one step on
+//     void put(Stage<T>& stage);   // from registers to shared memory
 #pragma once
 #include "launch.cuh"
 

@@ -52,7 +52,8 @@ def test_what_the_arena_held_before_does_not_matter():
 def test_accumulated_micro_batches_equal_one_batch():
     network = small(bn1={"type": "neuron", "kind": "relu"})  # batch norm sees micro-batches, so it would differ
     whole, parts = make(network, dtype=np.float64), make(network, dtype=np.float64, accumulate=3)
-    train(whole, 3), train(parts, 3)
+    for engine in (whole, parts):
+        train(engine, 3)
     for name, array in whole.tensors().items():
         np.testing.assert_allclose(parts.tensors()[name], array, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(parts.history(0, 3), whole.history(0, 3), rtol=1e-9)
@@ -73,8 +74,11 @@ def test_a_short_last_batch_moves_weights_by_its_share():
 
 
 def test_batch_norm_survives_a_last_batch_of_one_value():
-    network = small(conv1={"type": "conv", "filters": 8, "size": [10, 12]}, conv2={"type": "conv", "filters": 8, "size": 1},
-                    pool={"type": "pool", "mode": "max", "size": 1})  # fmt: skip
+    network = small(
+        conv1={"type": "conv", "filters": 8, "size": [10, 12]},
+        conv2={"type": "conv", "filters": 8, "size": 1},
+        pool={"type": "pool", "mode": "max", "size": 1},
+    )
     engine = train(make(network), 1, n=1)
     assert all(np.isfinite(array).all() for array in engine.tensors().values())
 

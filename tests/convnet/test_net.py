@@ -10,21 +10,26 @@ from tests.convnet.networks import small, wire
 DATA = {"type": "data", "channels": 1, "size": 8}
 COST = {"type": "logreg", "inputs": ["fc", "labels"]}
 FC = {"type": "fc", "outputs": 3}
+POOL = {"type": "pool", "size": 2, "stride": 2}
 
 
 @pytest.mark.parametrize(
     ("layers", "message", "path"),
     [
         (
-            {"data": DATA, "pool": {"type": "pool", "size": 2, "stride": 2}, "fc": {**FC, "inputs": ["data"]}, "cost": COST},
+            {"data": DATA, "pool": POOL, "fc": {**FC, "inputs": ["data"]}, "cost": COST},
             "nothing uses this layer's output",
             ("pool",),
         ),
         ({"data": DATA, "fc": FC}, "nothing uses this layer's output", ("fc",)),
-        ({"data": DATA, "fc": {**FC, "inputs": ["data", "data"]}, "cost": COST}, "expected 1 inputs, got 2", ("fc", "inputs")),
+        (
+            {"data": DATA, "fc": {**FC, "inputs": ["data", "data"]}, "cost": COST},
+            "expected 1 inputs, got 2",
+            ("fc", "inputs"),
+        ),
         ({"data": DATA, "fc": FC, "cost": {**COST, "inputs": ["fc"]}}, "expected 2 inputs, got 1", ("cost", "inputs")),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_graph_is_an_error_at_its_place(layers, message, path):
     with pytest.raises(ConfigError) as found:
         wire(**layers)

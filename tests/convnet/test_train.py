@@ -1,7 +1,10 @@
 """The loop, its extensions, the rates, run folders, and what is refused before the first step."""
 
 import json
+import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +21,7 @@ from convnet.train import loop
 from convnet.train.extension import EDITOR, READER, WRITER, Extension, any_of, every_epochs, every_steps
 from convnet.train.rates import RateTable, trainable
 from convnet.train.trainer import Trainer, Window
-from tests.convnet.toy import last_files, results, rows, write_toy
+from tests.convnet.toy import command, convnet, environment, last_files, results, rows, write_toy
 
 METRICS, CHECKPOINTS = Path("runs/toy/metrics.jsonl"), Path("runs/toy/checkpoints")
 
@@ -369,6 +372,19 @@ def test_a_run_in_use_is_refused(toy, tmp_path, capsys):
         assert toy("train.epochs=2", "--resume") == 1
         assert "another process trains in this folder" in capsys.readouterr().err
     assert toy("train.epochs=2", "--resume") == 0
+
+
+def test_a_bar_on_a_terminal_and_lines_elsewhere(toy):
+    parent, child = os.openpty()
+    line = command("train", "toy.yaml", "--device", "cpu")
+    with os.fdopen(child, "w") as terminal, os.fdopen(parent, "rb", buffering=0) as screen:
+        done = subprocess.run(line, env=environment(COLUMNS="80"), stdout=subprocess.PIPE, stderr=terminal, timeout=60)
+        assert b"train:   0%" in screen.read(4096)
+    out, err = convnet("train", "toy.yaml", "--device", "cpu", cwd=".")
+    assert done.returncode == 0 and "\r" not in out + err and "%|" not in out + err
+    assert re.search(r"^epoch +1\.00/3  step  4/12  eval   loss", out, re.MULTILINE)
+    assert re.search(r"^epoch +1\.00/3  step  4/12  train .* images/s  wait +\d+%  eta 0:0\d$", out, re.MULTILINE)
+    assert Path("runs/toy-2/log.txt").read_text() == out
 
 
 def test_a_finished_run_is_left_alone(toy, capsys):

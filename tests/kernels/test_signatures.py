@@ -9,7 +9,7 @@ from kernels.op import FOLDER, REGISTRY, Launch, Op
 from tests.kernels.cases import CASES
 
 SOURCES = sorted(FOLDER.glob("*/*.cu"))
-KERNEL = r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s*)?%s\(([^)]*)\)'
+KERNEL = r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s*)?%s\(([^)]*)\)'
 LAUNCHES = sorted(
     {
         (case.op.name, variant.source, launch.kernel or case.op.entry, bool(plan.workspace))
