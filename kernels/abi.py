@@ -1,10 +1,10 @@
 """How arguments reach a kernel: the C declaration of a geometry, and the packing of each argument.
 
-    geometry    a frozen dataclass of int, bool and float fields -> a struct of the same name, by value
-    map         an array of four axes (C, H, W, N), N contiguous -> struct Map<T> {T* data; long long c, h, w;},
-                strides in elements; None -> data == nullptr
-    array       any other contiguous array -> a pointer; None -> nullptr
-    scalar      int -> int, float -> float
+geometry    a frozen dataclass of int, bool and float fields -> a struct of the same name, by value
+map         an array of four axes (C, H, W, N), N contiguous -> struct Map<T> {T* data; long long c, h, w;},
+            strides in elements; None -> data == nullptr
+array       any other contiguous array -> a pointer; None -> nullptr
+scalar      int -> int, float -> float
 """
 
 import dataclasses

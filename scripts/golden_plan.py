@@ -1,7 +1,7 @@
 """Writes the plan of every shipped config as text: `python scripts/golden_plan.py`.
 
 The files in tests/golden show layers, memory, variants and offsets.  A test compares them with what the code plans now,
-so that a change which is meant to change nothing is seen to, and one which is meant to shows its whole effect in review.
+so that a change which is meant to change nothing is seen to, and one which is not shows its whole effect in review.
 """
 
 from pathlib import Path

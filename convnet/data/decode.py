@@ -72,6 +72,7 @@ def decode(
 
 
 def over(size: tuple[int, int], max_pixels: int) -> str:
+    """What is wrong with an image that is too large."""
     return f"{size[0]} x {size[1]} pixels are over the limit max_pixels: {max_pixels}"
 
 

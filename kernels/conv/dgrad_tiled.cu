@@ -3,7 +3,7 @@
 // with j = (h, v, n) image pixels and samples, and k = (f, r, s).
 // A block of 256 threads computes TILE_M channels x TILE_J pixels-and-samples of one phase (below) and group. Grid:
 // channels fastest, then pixels (as many as the largest phase has), phases, groups; all in grid.x.
-// VECTOR: samples that a thread loads at once, 4 when the batch is a multiple of 4 (maps then begin at 16-byte addresses).
+// VECTOR: samples that a thread loads at once: 4 when the batch is a multiple of 4 (maps begin at 16-byte addresses).
 // Why: image rows of one remainder modulo stride_h meet every stride_h-th filter row only, likewise columns. The pixels
 // of one such phase are a product of their own with fewer k: no thread multiplies the zeros that a stride leaves.
 #include "counter.cuh"

@@ -1,8 +1,8 @@
 // Convolution as a matrix product that is never laid out: y[f][j] = b[f] + sum over k of w[f][k] x_columns[k][j],
 // with j = (p, q, n) all output pixels and samples, and k = (c, r, s).
-// A block of 256 threads computes TILE_M filters x TILE_J pixels-and-samples of one group. Grid: filters fastest, so that
-// blocks that read the same pixels run together, then pixels, then groups; all in grid.x.
-// VECTOR: samples that a thread loads at once, 4 when the batch is a multiple of 4 (maps then begin at 16-byte addresses).
+// A block of 256 threads computes TILE_M filters x TILE_J pixels-and-samples of one group. Grid: filters fastest (so
+// blocks that read the same pixels run together), then pixels, then groups; all in grid.x.
+// VECTOR: samples that a thread loads at once: 4 when the batch is a multiple of 4 (maps begin at 16-byte addresses).
 // Why: pixels and samples share one index, so that a batch of 1 fills the tile as well as one of 128; (c, r, s) is
 // counted and not divided, so that one compiled kernel serves every filter size.
 #include "counter.cuh"

@@ -3,6 +3,8 @@
 Each of the three products has a `direct` variant, the definition, and a `tiled` one, an implicit matrix product.
 """
 
+from dataclasses import replace
+
 from kernels.conv import reference
 from kernels.conv.geometry import Conv
 from kernels.op import Launch, Op, Plan, ceil_div
@@ -18,22 +20,31 @@ BLOCKS = 4 * PROCESSORS  # of a weight gradient, about
 LEAST_ROWS = 4  # of a product, below which most of a tile would be empty
 
 
-def tiled_launch(g: Conv, tile: tuple[int, int], blocks: int, kernel: str = "", **define: int) -> Launch:
+def tiled_launch(g: Conv, tile: tuple[int, int], blocks: int, **define: int) -> Launch:
+    """A launch of `blocks` tiles of a matrix product."""
     vector = 4 if g.batch % 4 == 0 else 1  # samples that one load takes
     constants = {"TILE_M": tile[0], "TILE_J": tile[1], "VECTOR": vector, **define}
-    return Launch(grid=(blocks,), block=(THREADS,), define=tuple(constants.items()), kernel=kernel)
+    return Launch(grid=(blocks,), block=(THREADS,), define=tuple(constants.items()))
 
 
 def one_a_thread(count: int) -> Launch:
+    """A launch of `count` threads."""
     return Launch(grid=(ceil_div(count, THREADS),), block=(THREADS,))
 
 
+def enough(rows: int, what: str) -> str:
+    """Why a product of so many rows should not be tiled."""
+    return "" if rows >= LEAST_ROWS else f"{rows} {what} a group, at least {LEAST_ROWS} needed"
+
+
 def enough_filters(g: Conv) -> str:
-    return "" if g.group_filters >= LEAST_ROWS else f"{g.group_filters} filters a group, at least {LEAST_ROWS} needed"
+    """Why a product with a row for each filter should not be tiled."""
+    return enough(g.group_filters, "filters")
 
 
 def enough_channels(g: Conv) -> str:
-    return "" if g.group_channels >= LEAST_ROWS else f"{g.group_channels} channels a group, at least {LEAST_ROWS} needed"
+    """Why a product with a row for each channel should not be tiled."""
+    return enough(g.group_channels, "channels")
 
 
 @FORWARD.variant("forward_direct.cu")
@@ -49,12 +60,12 @@ def tiled(g: Conv, rank: int) -> Launch:
 
 
 @DGRAD.variant("dgrad_direct.cu")
-def direct(g: Conv) -> Launch:  # noqa: F811
+def direct_dgrad(g: Conv) -> Launch:
     return one_a_thread(g.channels * g.height * g.width * g.batch)
 
 
 @DGRAD.variant("dgrad_tiled.cu", fits=enough_channels, rank=RANKS)
-def tiled(g: Conv, rank: int) -> Launch:  # noqa: F811
+def tiled_dgrad(g: Conv, rank: int) -> Launch:
     phases = min(g.stride_h, g.height) * min(g.stride_w, g.width) * g.groups
     columns = ceil_div(g.height, g.stride_h) * ceil_div(g.width, g.stride_w) * g.batch  # of the largest phase
     tile = ranked_tile(g.group_channels, columns, phases, rank)
@@ -62,20 +73,19 @@ def tiled(g: Conv, rank: int) -> Launch:  # noqa: F811
 
 
 @WGRAD.variant("wgrad_direct.cu")
-def direct(g: Conv) -> Launch:  # noqa: F811
+def direct_wgrad(g: Conv) -> Launch:
     return Launch(grid=(g.filters * g.depth,), block=(1, THREADS))
 
 
 @WGRAD.variant("wgrad_tiled.cu", fits=enough_filters, rank=RANKS)
-def tiled(g: Conv, rank: int) -> Plan:  # noqa: F811
+def tiled_wgrad(g: Conv, rank: int) -> Plan:
     panels = ceil_div(g.out_h * g.out_w * g.batch, PANEL)
     tile = ranked_tile(g.group_filters, g.depth, g.groups * panels, rank)
     tiles = ceil_div(g.group_filters, tile[0]) * ceil_div(g.depth, tile[1]) * g.groups
     splits = min(panels, ceil_div(BLOCKS, tiles))  # as in wgrad_tiled.cu
-    constants = {"PANEL": PANEL, "BLOCKS": BLOCKS}
     size = tile[0] * tile[1]
-    product = tiled_launch(g, tile, tiles * splits, **constants)
-    reduction = tiled_launch(g, tile, tiles * size // (4 * THREADS), "reduce", **constants)
+    product = tiled_launch(g, tile, tiles * splits, PANEL=PANEL, BLOCKS=BLOCKS)
+    reduction = replace(product, grid=(tiles * size // (4 * THREADS),), kernel="reduce")
     return Plan((product, reduction), workspace=4 * splits * tiles * size)
 
 

@@ -30,7 +30,7 @@ def forward(g: Conv, x: Map, w: Array, b: Array | None, y: Map) -> None:
 
 
 def dgrad(g: Conv, dy: Map, w: Array, dx: Map, beta: float) -> None:
-    """dx = beta dx + sum of w[f, c, r, s] dy[f, p, q, n] over the f, r, s, p, q by which the pixel reached an output."""
+    """dx = beta dx + sum of w[f, c, r, s] dy[f, p, q, n] over the f, r, s, p, q that the pixel took part in."""
     dy_gpfj = dy.reshape(g.groups, g.group_filters, g.out_h, g.out_w * g.batch).swapaxes(1, 2)
     dy_gpfj = np.ascontiguousarray(dy_gpfj)  # as it is when groups is 1 and the layout H, C, W, N
     w_gcsrf = _grouped(g, w).transpose(0, 2, 4, 3, 1)
@@ -83,7 +83,7 @@ def _shifts(g: Conv) -> Iterator[tuple[slice, slice]]:
 
 
 def _columns(g: Conv, x: Map) -> Iterator[tuple[int, Array]]:
-    """For each output row p: its columns [groups, rows * channels/groups * cols, out_w * batch], valid until the next."""
+    """For each output row p: its columns [groups, rows * channels/groups * cols, out_w * batch], until the next."""
     x_ghcwn = x.reshape(g.groups, g.group_channels, *x.shape[1:]).swapaxes(1, 2)
     row = g.groups, g.group_channels, g.cols, g.out_w, g.batch
     spare = BUFFER // (x.itemsize * int(np.prod(row))) - g.rows  # image rows besides those of one window
@@ -99,10 +99,10 @@ def _columns(g: Conv, x: Map) -> Iterator[tuple[int, Array]]:
 def _gather(g: Conv, x_ghcwn: Array, top: int, buffer: Array) -> None:
     """buffer[g, h, c, s, q, n] = x[g, top + h, c, q * stride_w - pad_left + s, n], 0 outside the image.
 
-    Entries left or right of the image are the same ones in each call: they stay the 0 that they were.
+    Entries left or right of the image are the same ones in each call, and no entry above it was ever below its top:
+    they stay the 0 that they were.
     """
     begin, end = (min(max(edge - top, 0), buffer.shape[1]) for edge in (0, g.height))
-    buffer[:, :begin] = 0
     buffer[:, end:] = 0
     for s, (out_columns, columns) in enumerate(_shifts(g)):
         if begin < end and out_columns.start < out_columns.stop:

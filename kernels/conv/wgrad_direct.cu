@@ -1,5 +1,5 @@
 // Weight gradient of a convolution by its definition, one weight a block of 256 threads. Any geometry.
-// Grid: weights, in the order f, c, r, s. Each thread adds every 256th value of each output row, then they are added up.
+// Grid: weights, in the order f, c, r, s. A thread adds every 256th value of each output row, then they are added up.
 // Why: the simplest right answer, for groups of few filters, where a tile would be nearly empty.
 #include "launch.cuh"
 #include "reduce.cuh"

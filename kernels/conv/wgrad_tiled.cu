@@ -3,7 +3,7 @@
 // with j = (c, r, s) one weight of a filter, and k = (p, q, n) all output pixels and samples.
 // A block of 256 threads computes TILE_M filters x TILE_J weights of one group and split. Grid: filters fastest, then
 // weights, groups, splits; all in grid.x.
-// VECTOR: samples that a thread loads at once, 4 when the batch is a multiple of 4 (maps then begin at 16-byte addresses).
+// VECTOR: samples that a thread loads at once: 4 when the batch is a multiple of 4 (maps begin at 16-byte addresses).
 // Why: there are few weights and many k, so the sum is cut in panels of PANEL k. The blocks of split i of S add the
 // panels i, i + S, ... into workspace[i], neighbours walking the same pixels at the same time; `reduce` then adds the S
 // parts in order. Short sums added to each other are also more exact than a long one.

@@ -19,18 +19,24 @@ def forward(g: Fc, x: Map, w: Array, b: Array | None, y: Map) -> None:
 
 def dgrad(g: Fc, dy: Map, w: Array, dx: Map, beta: float) -> None:
     """dx[k, n] = beta * dx[k, n] + sum over o of w[o, k] dy[o, n]."""
-    dx_kn = w.T @ dy.reshape(g.outputs, g.batch)
-    dx_old = dx.reshape(g.features, g.batch)
-    dx_old[...] = dx_kn if beta == 0 else beta * dx_old + dx_kn
+    _multiply(w.T, dy.reshape(g.outputs, g.batch), dx.reshape(g.features, g.batch), beta)
 
 
 def wgrad(g: Fc, x: Map, dy: Map, dw: Array, beta: float) -> None:
     """dw[o, k] = beta * dw[o, k] + sum over n of dy[o, n] x[k, n]."""
-    dw_ok = dy.reshape(g.outputs, g.batch) @ x.reshape(g.features, g.batch).T
-    dw[...] = dw_ok if beta == 0 else beta * dw + dw_ok
+    _multiply(dy.reshape(g.outputs, g.batch), x.reshape(g.features, g.batch).T, dw, beta)
 
 
 def bgrad(g: Fc, dy: Map, db: Array, beta: float) -> None:
     """db[o] = beta * db[o] + sum over n of dy[o, n]."""
     sums = dy.reshape(g.outputs, g.batch).sum(axis=1)
     db[...] = sums if beta == 0 else beta * db + sums
+
+
+def _multiply(a: Array, b: Array, out: Array, beta: float) -> None:
+    """out = beta out + a b."""
+    if beta == 0:
+        np.matmul(a, b, out=out)
+    else:
+        out *= beta
+        out += a @ b

@@ -6,6 +6,9 @@
 
 using T = Tile<TILE_M, TILE_J>;
 
+// Blocks that a multiprocessor holds: on sm_80 two of the largest tile would spill.
+constexpr int RESIDENT = T::M * T::J == 128 * 128 ? 1 : 2;
+
 // An operand whose k are neighbours: element (i, k) is first[i * pitch + k].
 template <int LENGTH>
 struct Rows {
@@ -85,17 +88,17 @@ __device__ void product(const float* a, const float* b, int rows, int columns, i
         }
 }
 
-extern "C" __global__ void __launch_bounds__(T::THREADS, 2)
+extern "C" __global__ void __launch_bounds__(T::THREADS, RESIDENT)
     forward(Fc g, Map<const float> x, const float* w, const float* b, Map<float> y) {
     product<Rows<T::M>, Columns<T::J>>(w, x.data, g.outputs, g.batch, g.features, b, y.data, 0.0f);
 }
 
-extern "C" __global__ void __launch_bounds__(T::THREADS, 2)
+extern "C" __global__ void __launch_bounds__(T::THREADS, RESIDENT)
     dgrad(Fc g, Map<const float> dy, const float* w, Map<float> dx, float beta) {
     product<Columns<T::M>, Columns<T::J>>(w, dy.data, g.features, g.batch, g.outputs, nullptr, dx.data, beta);
 }
 
-extern "C" __global__ void __launch_bounds__(T::THREADS, 2)
+extern "C" __global__ void __launch_bounds__(T::THREADS, RESIDENT)
     wgrad(Fc g, Map<const float> x, Map<const float> dy, float* dw, float beta) {
     product<Rows<T::M>, Rows<T::J>>(dy.data, x.data, g.outputs, g.features, g.batch, nullptr, dw, beta);
 }

@@ -1,0 +1,164 @@
+"""A picture of a run: learning curve, filters of the first convolution, some predictions.
+
+    python -m convnet.show RUN [-o FILE.png]
+
+Writes RUN/overview.png. Needs matplotlib (the extra `plot`).
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from convnet.checkpoint import CONFIG, Checkpoint
+from convnet.config import load_config
+from convnet.data import DataError
+from convnet.device import open_device
+from convnet.errors import UserError
+from convnet.predict import Prediction, predict
+from convnet.run import Run, find_checkpoint
+from convnet.session import make_source
+
+FILTERS = 64  # most filters shown
+SAMPLES = 24  # images shown with their predictions, evenly spaced over the validation set
+COLUMNS = 8
+
+
+def draw(run: Run, target: Path, backend: Any) -> None:
+    """Write the picture of a run with at least one checkpoint as a PNG."""
+    figure_class = _matplotlib()
+    found = find_checkpoint(run.path, _warn)
+    figure = figure_class(figsize=(13, 12), layout="constrained")
+    figure.suptitle(str(run.path))
+    top, bottom = figure.subfigures(2, 1, height_ratios=(1, 1.4))
+    curve, filters = top.subfigures(1, 2, width_ratios=(1.4, 1))
+    draw_curve(curve, read_metrics(run.metrics))
+    draw_filters(filters, found)
+    draw_predictions(bottom, predictions(found, backend))
+    figure.savefig(target, dpi=100)
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows of training and evaluation; a line that a killed run left unfinished is passed over."""
+    rows = []
+    for line in path.read_text("utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            _warn(f"{path}: a line that is not JSON is passed over")
+    return [row for row in rows if row["event"] in ("train", "eval")]
+
+
+def draw_curve(figure: Any, rows: Sequence[dict[str, Any]]) -> None:
+    """Loss and top-1 error over epochs, of training and validation."""
+    loss, error = figure.subplots(2, 1, sharex=True)
+    for event, label, style in (("train", "training", "-"), ("eval", "validation", ".-")):
+        part = [row for row in rows if row["event"] == event and row["loss"] is not None]
+        epochs = [row["epoch"] for row in part]
+        loss.plot(epochs, [row["loss"] for row in part], style, label=label)
+        error.plot(epochs, [100 * (1 - row["top1_accuracy"]) for row in part], style, label=label)
+    loss.set(ylabel="loss", yscale="log")
+    error.set(ylabel="top-1 error, %", xlabel="epoch", ylim=(0, None))
+    loss.legend()
+    for axes in loss, error:
+        axes.grid(alpha=0.3)
+
+
+def draw_filters(figure: Any, found: Checkpoint) -> None:
+    """The filters of the first convolution, each stretched to the full range."""
+    axes = figure.subplots()
+    axes.axis("off")
+    name = next((name for name, array in found.weights.items() if array.ndim == 4), "")
+    if name:
+        tiles = filter_images(found.weights[name][:FILTERS])
+        axes.imshow(mosaic(tiles, COLUMNS), interpolation="nearest")
+        axes.set_title(f"{name}, {len(tiles)} of {len(found.weights[name])} filters")
+
+
+def filter_images(weights: NDArray[Any]) -> NDArray[np.float64]:
+    """Weights [F, C, R, S] as RGB images [F, R, S, 3] in 0..1; other than three channels are averaged to grey."""
+    tiles = weights.transpose(0, 2, 3, 1).astype(np.float64)
+    if tiles.shape[3] != 3:
+        tiles = np.repeat(tiles.mean(axis=3, keepdims=True), 3, axis=3)
+    low, high = (f(tiles, axis=(1, 2, 3), keepdims=True) for f in (np.min, np.max))
+    return (tiles - low) / np.where(high > low, high - low, 1)
+
+
+def mosaic(tiles: NDArray[Any], columns: int) -> NDArray[Any]:
+    """Tiles [n, h, w, 3] row by row in one image, with a white line of one pixel between them."""
+    count, height, width, _ = tiles.shape
+    columns = min(columns, count)
+    image = np.ones((-(-count // columns) * (height + 1) - 1, columns * (width + 1) - 1, 3))
+    for i, tile in enumerate(tiles):
+        top, left = i // columns * (height + 1), i % columns * (width + 1)
+        image[top : top + height, left : left + width] = tile
+    return image
+
+
+def predictions(found: Checkpoint, backend: Any) -> list[tuple[str, Prediction]]:
+    """The true class and the prediction of some validation images; none without a validation set."""
+    config = load_config(found.path / CONFIG)
+    if config.data.val is None:
+        return []
+    try:
+        source = make_source(config.data.val, found.state["classes"])
+    except DataError as error:
+        _warn(f"no predictions are shown: {error}")
+        return []
+    chosen = np.unique(np.linspace(0, len(source) - 1, SAMPLES).round().astype(int))
+    truth = {source.paths[i]: source.classes[source.labels[i]] for i in chosen}
+    return [(truth[p.path], p) for p in predict(found, backend, list(truth), top=1, fault=_warn)]
+
+
+def draw_predictions(figure: Any, shown: Sequence[tuple[str, Prediction]]) -> None:
+    """Each image under its predicted and its true class; red where they differ."""
+    if not shown:
+        return
+    figure.suptitle("predictions on validation images")
+    grid = figure.subplots(-(-len(shown) // COLUMNS), COLUMNS, squeeze=False)
+    for axes in grid.flat:
+        axes.axis("off")
+    for axes, (truth, prediction) in zip(grid.flat, shown, strict=False):
+        (name, probability), *_ = prediction.top
+        with Image.open(prediction.path) as image:
+            axes.imshow(np.asarray(image.convert("RGB")))
+        color = "black" if name == truth else "red"
+        axes.set_title(f"{name}  {probability:.0%}\n(true: {truth})", fontsize=9, color=color)
+
+
+def _matplotlib() -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("the picture needs matplotlib: pip install matplotlib") from None
+    return Figure
+
+
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line; the exit status."""
+    parser = argparse.ArgumentParser("python -m convnet.show", description="Draw a run as a PNG.")
+    parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: RUN/overview.png")
+    args = parser.parse_args(argv)
+    target = args.output or args.run / "overview.png"
+    try:
+        draw(Run(args.run), target, open_device("auto"))
+    except (UserError, DataError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(target)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
