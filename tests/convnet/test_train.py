@@ -1,10 +1,13 @@
 """The loop, its extensions, the rates, run folders, and what is refused before the first step."""
 
+import fcntl
 import json
 import os
 import re
 import shutil
+import struct
 import subprocess
+import termios
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -376,9 +379,11 @@ def test_a_run_in_use_is_refused(toy, tmp_path, capsys):
 
 def test_a_bar_on_a_terminal_and_lines_elsewhere(toy):
     parent, child = os.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    os.set_blocking(parent, False)
     line = command("train", "toy.yaml", "--device", "cpu")
     with os.fdopen(child, "w") as terminal, os.fdopen(parent, "rb", buffering=0) as screen:
-        done = subprocess.run(line, env=environment(COLUMNS="80"), stdout=subprocess.PIPE, stderr=terminal, timeout=60)
+        done = subprocess.run(line, env=environment(), stdout=subprocess.PIPE, stderr=terminal, timeout=60)
         assert b"train:   0%" in screen.read(4096)
     out, err = convnet("train", "toy.yaml", "--device", "cpu", cwd=".")
     assert done.returncode == 0 and "\r" not in out + err and "%|" not in out + err
