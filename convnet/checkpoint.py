@@ -3,6 +3,8 @@
     RUN/checkpoints/step-00001200/
         weights.safetensors    parameters and running statistics under PyTorch's names; metadata: format "pt", classes
         momentum.safetensors   the last update of each parameter
+        ema.safetensors        averages of what is in weights.safetensors; where the config has them
+        gradients.safetensors  of parameters that wait for their update; where the config has such
         config.yaml            the resolved config
         state.json             counters, classes, states of the extensions; size and CRC of each file above
 
@@ -16,7 +18,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,12 @@ from convnet.errors import UserError
 
 FORMAT = 1
 WEIGHTS, MOMENTUM, CONFIG, STATE = "weights.safetensors", "momentum.safetensors", "config.yaml", "state.json"
+EMA, GRADIENTS = "ema.safetensors", "gradients.safetensors"
 NAME = re.compile(r"step-(\d+)")
 TEMPORARY = ".writing-"  # prefix of folders that are not complete
 BEST = "best"  # file with the name of the best checkpoint
 
-DTYPES = {"float32": "F32", "float64": "F64"}
+DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64"}
 
 Arrays = dict[str, np.ndarray]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -44,16 +47,33 @@ class CheckpointError(UserError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded checkpoint."""
+    """A loaded checkpoint; `ema` and `gradients` are empty where there are none."""
 
     path: Path
     weights: Arrays
     momentum: Arrays
     state: dict[str, Any]
+    ema: Arrays = field(default_factory=dict)
+    gradients: Arrays = field(default_factory=dict)
+
+    @property
+    def trained(self) -> Arrays:
+        """Parameters and running statistics of the network that is evaluated: the averages, where there are some."""
+        return self.ema or self.weights
 
 
-def save(folder: Path, weights: Arrays, momentum: Arrays, config: str, state: Mapping[str, Any]) -> Path:
-    """Write step-<state["step"]> in `folder`; one of the same name is replaced once the new one is complete."""
+def save(
+    folder: Path,
+    weights: Arrays,
+    momentum: Arrays,
+    config: str,
+    state: Mapping[str, Any],
+    extras: Mapping[str, Arrays] | None = None,
+) -> Path:
+    """Write step-<state["step"]> in `folder`; one of the same name is replaced once the new one is complete.
+
+    extras: "ema" and "gradients", where there are such arrays.
+    """
     step = state["step"]
     final = folder / f"step-{step:08}"
     temporary = folder / f"{TEMPORARY}{final.name}"
@@ -62,8 +82,11 @@ def save(folder: Path, weights: Arrays, momentum: Arrays, config: str, state: Ma
     metadata = {"format": "pt", "step": str(step), "classes": json.dumps(state.get("classes", []))}
     write_tensors(temporary / WEIGHTS, weights, metadata)
     write_tensors(temporary / MOMENTUM, momentum, {"format": "pt"})
+    for key, arrays in (extras or {}).items():
+        write_tensors(temporary / f"{key}.safetensors", arrays, metadata if key == "ema" else {"format": "pt"})
     (temporary / CONFIG).write_text(config, "utf-8")
-    files = {name: _fingerprint(temporary / name) for name in (WEIGHTS, MOMENTUM, CONFIG)}
+    names = (WEIGHTS, MOMENTUM, *(f"{key}.safetensors" for key in extras or {}), CONFIG)
+    files = {name: _fingerprint(temporary / name) for name in names}
     (temporary / STATE).write_text(json.dumps({"format": FORMAT, **state, "files": files}, indent=1, allow_nan=False))
     for name in (*files, STATE, "."):
         _flush(temporary / name)
@@ -107,7 +130,9 @@ def load(path: Path) -> Checkpoint:
         for name, expected in state["files"].items():
             if (found := _fingerprint(path / name)) != expected:
                 raise CheckpointError(f"{path / name}: damaged; expected {expected}, found {found}")
-        return Checkpoint(path, load_file(path / WEIGHTS), load_file(path / MOMENTUM), state)
+        arrays = {name: load_file(path / name) for name in (WEIGHTS, MOMENTUM)}
+        ema, gradients = (load_file(path / name) if name in state["files"] else {} for name in (EMA, GRADIENTS))
+        return Checkpoint(path, arrays[WEIGHTS], arrays[MOMENTUM], state, ema, gradients)
     except FileNotFoundError as error:
         raise CheckpointError(f"{error.filename}: does not exist; {path} is not a complete checkpoint") from None
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from convnet import __version__
@@ -19,6 +20,7 @@ from convnet.device import HELP, open_device, open_planner
 from convnet.errors import UserError
 
 Args = argparse.Namespace
+Command = Callable[[Args, Console], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,10 +74,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"convnet {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def command(run: Callable[[Args, Console], int], name: str, doc: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=doc, description=doc[0].upper() + doc[1:] + ".")
-        made.set_defaults(run=run)
-        return made
+    def command(run: Command, name: str, doc: str) -> argparse.ArgumentParser:
+        return _command(commands, run, name, doc)
 
     _train_options(command(_train, "train", "train a network, or continue a run"))
     _eval_options(command(_eval, "eval", "top-1, top-k, loss and confusions of a trained network"))
@@ -86,8 +86,17 @@ def make_parser() -> argparse.ArgumentParser:
     _config_options(
         command(_check_grads, "check-grads", "compare all gradients with differences, in float64 on the CPU")
     )
+    _import_options(commands.add_parser("import", help="weights or networks of other tools"))
+    _convert_options(command(_convert, "convert", "a new run from a trained network, with some layers made freer"))
+    _export_options(command(_export, "export", "a trained network for other tools"))
     command(_doctor, "doctor", "what works on this machine, what is missing, and how to get it")
     return parser
+
+
+def _command(commands: Any, run: Command, name: str, doc: str) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(name, help=doc, description=doc[0].upper() + doc[1:] + ".")
+    made.set_defaults(run=run)
+    return made
 
 
 def _config_options(parser: argparse.ArgumentParser) -> None:
@@ -146,6 +155,48 @@ def _summary_options(parser: argparse.ArgumentParser) -> None:
     _config_options(parser)
     _device_option(parser, "; or an architecture to plan for, such as sm_90")
     parser.add_argument("--explain", action="store_true", help="print how each step is computed, and where it lies")
+
+
+def _convert_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="RUN", help="run folder, or the folder of a checkpoint")
+    parser.add_argument("--best", action="store_true", help="the run's best checkpoint instead of its last")
+    parser.add_argument("--local", nargs="+", default=[], metavar="LAYER", help="convolutions to make local layers of")
+    parser.add_argument("--unshare", nargs="+", default=[], metavar="LAYER", help="layers to give weights of their own")
+    parser.add_argument("-o", "--output", required=True, metavar="RUN2", help="folder of the new run")
+
+
+def _import_options(parser: argparse.ArgumentParser) -> None:
+    from convnet.formats.torchvision import ARCHITECTURES
+
+    kinds = parser.add_subparsers(metavar="KIND", required=True)
+    weights = _command(kinds, _import_torchvision, "torchvision", "published weights, as a run")
+    weights.add_argument("weights", metavar="FILE", help="safetensors, or a PyTorch file (.pth)")
+    weights.add_argument("--arch", required=True, choices=ARCHITECTURES, help="torchvision's name of the network")
+    weights.add_argument("-o", "--output", metavar="RUN", help="run folder; default: as the config says")
+    weights.add_argument("--config", metavar="CFG", help="default: the network's in configs/imagenet")
+    weights.add_argument("--classes", metavar="FILE", help="class names, one a line; default: the folders of the data")
+    _override_option(weights)
+    network = _command(kinds, _import_cuda_convnet2, "cuda-convnet2", "a network of cuda-convnet or cuda-convnet2")
+    network.add_argument("layers", metavar="LAYERS.cfg", help="layer definitions")
+    network.add_argument("params", metavar="PARAMS.cfg", help="layer parameters")
+    network.add_argument("-o", "--output", required=True, metavar="CFG", help="config file to write")
+    network.add_argument("--size", type=int, default=224, help="side of the images, pixels (default: 224)")
+    network.add_argument(
+        "--data", default="data/imagenet", metavar="DIR", help="folder of images (default: data/imagenet)"
+    )
+    network.add_argument("--epochs", type=int, default=90, help="passes over the training set (default: 90)")
+
+
+def _export_options(parser: argparse.ArgumentParser) -> None:
+    from convnet.formats.export import FORMATS
+    from convnet.formats.torchvision import ARCHITECTURES
+
+    parser.add_argument("model", metavar="RUN", help="run folder, or the folder of a checkpoint")
+    parser.add_argument("--best", action="store_true", help="the run's best checkpoint instead of its last")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write")
+    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help=f"default: {FORMATS[0]}")
+    parser.add_argument("--names", choices=("convnet", "torchvision"), default="convnet", help="of the tensors")
+    parser.add_argument("--arch", choices=ARCHITECTURES, help="torchvision's name of the network, for its names")
 
 
 # Commands. What they need is imported here, so that --help and errors in arguments come at once.
@@ -213,6 +264,50 @@ def _check_grads(args: Args, console: Console) -> int:
     checks = checker.run()
     console.say(report(checks))
     return 0 if all(check.right for check in checks) else 1
+
+
+def _import_torchvision(args: Args, console: Console) -> int:
+    from convnet.formats.torchvision import import_torchvision
+
+    files = {"config_file": args.config, "classes": args.classes, "output": args.output}
+    paths = {name: Path(path) for name, path in files.items() if path}
+    made = import_torchvision(Path(args.weights), args.arch, overrides=args.overrides, **paths)
+    console.say(f"{made.path}: {args.weights} as a run; convnet eval {made.path}")
+    return 0
+
+
+def _import_cuda_convnet2(args: Args, console: Console) -> int:
+    from convnet.formats.cuda_convnet2 import import_network
+
+    notes = import_network(
+        Path(args.layers), Path(args.params), Path(args.output), size=args.size, data=args.data, epochs=args.epochs
+    )
+    for note in notes:
+        console.warn(note)
+    console.say(f"{args.output}: {args.layers} as a config; convnet summary {args.output}")
+    return 0
+
+
+def _export(args: Args, console: Console) -> int:
+    from convnet.formats.export import export
+    from convnet.run import find_checkpoint
+
+    if (args.names == "torchvision") != (args.arch is not None):
+        raise UserError("--names torchvision and --arch go together")
+    found = find_checkpoint(args.model, console.warn, best=args.best)
+    export(found, Path(args.output), args.format, arch=args.arch)
+    console.say(f"{args.output}: {found.path} as {args.format}")
+    return 0
+
+
+def _convert(args: Args, console: Console) -> int:
+    from convnet.convert import convert
+    from convnet.run import find_checkpoint
+
+    found = find_checkpoint(args.model, console.warn, best=args.best)
+    run = convert(found, Path(args.output), local=args.local, unshare=args.unshare)
+    console.say(f"{run.path}, from {found.path}; convnet train {run.config} --resume {run.path} goes on with it")
+    return 0
 
 
 def _doctor(args: Args, console: Console) -> int:

@@ -1,4 +1,4 @@
-"""How good a network is: top-1 and top-k accuracy, loss, accuracy of each class, and which classes it confuses."""
+"""How good a network is: the results of its costs; of a classifier the accuracy of each class, and what it confuses."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +10,7 @@ import numpy as np
 from convnet import session
 from convnet.checkpoint import Checkpoint
 from convnet.errors import UserError
+from convnet.results import TOP, Results
 
 MATRIX_MOST = 25  # classes up to which the whole confusion matrix is printed
 CONFUSIONS = 20  # pairs listed where there are more
@@ -19,56 +20,56 @@ CONFUSIONS = 20  # pairs listed where there are more
 class Evaluation:
     """Results over the labelled images that could be read.
 
-    loss: mean of the cost of each image. top1, topk: accuracies in 0..1. confusion: int64 [true class, predicted].
-    views: over how many crops of an image the probabilities were averaged.
+    results: means by name, as in the log: "loss", the mean of the cost of each image, accuracies in 0..1, and so on.
+    phrases: the same for people. confusion: int64 [true class, predicted]; None where the network is no classifier.
+    views: over how many crops of an image the results were averaged.
     """
 
     classes: Sequence[str]
-    loss: float
-    top1: float
-    topk: float
-    k: int
+    results: dict[str, Any]
+    phrases: Sequence[str]
+    images: int
     views: int
-    confusion: np.ndarray
+    confusion: np.ndarray | None
     skipped: int
     seconds: float
 
-    @property
-    def images(self) -> int:
-        return int(self.confusion.sum())
-
     def per_class(self) -> list[tuple[str, int, float]]:
-        """Name, images and accuracy of each class; NaN without images."""
+        """Name, images and accuracy of each class, NaN without images; nothing where there is no confusion matrix."""
+        if self.confusion is None:
+            return []
         counts, right = self.confusion.sum(1), self.confusion.diagonal()
         shares = np.divide(right, counts, out=np.full(len(counts), np.nan), where=counts > 0)
         return [(name, int(n), float(s)) for name, n, s in zip(self.classes, counts, shares, strict=True)]
 
     def row(self) -> dict[str, Any]:
         """The results in numbers, for the log."""
-        return {
-            "loss": self.loss,
-            "top1_accuracy": self.top1,
-            f"top{self.k}_accuracy": self.topk,
-            "images": self.images,
-            "skipped": self.skipped,
-            "seconds": self.seconds,
-        }
+        return {**self.results, "images": self.images, "skipped": self.skipped, "seconds": self.seconds}
 
     def as_json(self) -> dict[str, Any]:
         """Everything, for other programs."""
+        found = {**self.row(), "views": self.views}
+        if self.confusion is None:
+            return found
         per_class = [{"class": c, "images": n, "accuracy": a if n else None} for c, n, a in self.per_class()]
-        return {**self.row(), "views": self.views, "per_class": per_class, "confusion": self.confusion.tolist()}
+        return {**found, "per_class": per_class, "confusion": self.confusion.tolist()}
 
     def summary(self) -> str:
-        """One line."""
-        right = int(self.confusion.trace())
-        skipped = f", {self.skipped} skipped" if self.skipped else ""
-        topk = f"top-{self.k} {self.topk:.2%}, " if 1 < self.k < len(self.classes) else ""
-        return f"top-1 {self.top1:.2%} ({right} of {self.images}), {topk}loss {self.loss:.4f}{skipped}"
+        """One line, accuracies first."""
+        parts = sorted(self.phrases, key=lambda phrase: "loss" in phrase)
+        if self.confusion is None:
+            parts.append(f"{self.images} images")
+        else:
+            right = f" ({int(self.confusion.trace())} of {self.images})"
+            parts = [phrase + right if phrase.startswith("top-1 ") else phrase for phrase in parts]
+        return ", ".join(parts + [f"{self.skipped} skipped"] * bool(self.skipped))
 
     def text(self) -> str:
         """The summary, the accuracy of each class, and the confusions."""
-        return "\n".join([self.summary(), "", *_class_lines(self), "", *_confusion_lines(self)])
+        if self.confusion is None:
+            return self.summary()
+        confusions = _confusion_lines(self.classes, self.confusion)
+        return "\n".join([self.summary(), "", *_class_lines(self), "", *confusions])
 
 
 def evaluate(
@@ -83,26 +84,55 @@ def evaluate(
 ) -> Evaluation | None:
     """Run the network over `batches`, each of which comes once per view; None when `stop` says so in between.
 
-    With several views the probabilities are averaged, and loss and errors follow from the mean.
+    With several views the probabilities of a classifier are averaged, and loss and errors follow from the mean; other
+    results are averaged themselves.
     """
-    began, k = time.perf_counter(), min(topk_of(engine.network), len(classes))
-    sums, confusion = np.zeros(3), np.zeros((len(classes), len(classes)), np.int64)
-    total: np.ndarray = np.zeros(0)
+    began, before, tally = time.perf_counter(), engine.counts(evaluated=True), _Tally(engine, len(classes), views)
     for batch in batches:
         if stop():
             return None
-        probabilities, results = engine.evaluate(batch.pixels, batch.labels, batch.mirror)
-        total = probabilities.astype(np.float64) + (total if batch.view else 0.0)
+        tally.add(batch, *engine.evaluate(batch.pixels, batch.labels, batch.mirror))
         if batch.view == views - 1:
-            total, labels = total / views, batch.labels
-            known = labels >= 0
-            found = results if views == 1 else score(total, labels, k)
-            sums += found[:, known].sum(1, dtype=np.float64)
-            np.add.at(confusion, (labels[known], total.argmax(0)[known]), 1)
-            progress(len(labels))
-    count, (loss, wrong, missed) = int(confusion.sum()), sums.tolist()
-    loss, top1, topk = (number / max(count, 1) for number in (loss, count - wrong, count - missed))
-    return Evaluation(classes, loss, top1, topk, k, views, confusion, broken(), time.perf_counter() - began)
+            progress(len(batch.labels))
+    counts = {name: table - before[name] for name, table in engine.counts(evaluated=True).items()}
+    results = Results(engine.results, engine.network.main.name)
+    means = results.means(dict(zip(engine.results, tally.sums.tolist(), strict=True)), tally.images, counts)
+    phrases = results.phrases(means, len(classes))
+    seconds = time.perf_counter() - began
+    return Evaluation(classes, means, phrases, tally.images, views, tally.confusion, broken(), seconds)
+
+
+class _Tally:
+    """The sums of an evaluation."""
+
+    def __init__(self, engine: Any, classes: int, views: int):
+        classifier = engine.network.classifier
+        self.views, self.sums, self.images = views, np.zeros(len(engine.results)), 0
+        self.confusion = np.zeros((classes, classes), np.int64) if classifier else None
+        of_main = [i for i, name in enumerate(engine.results) if classifier and name.startswith(f"{classifier.name}.")]
+        found = [TOP.fullmatch(engine.results[i].rpartition(".")[2]) for i in of_main[1:]]
+        self.ks = [int(top[1]) for top in found if top]
+        self.scored = of_main if len(self.ks) == len(of_main) - 1 else []  # rows that the mean probabilities give
+        self._results: Any = 0.0
+        self._probabilities: Any = 0.0
+
+    def add(self, batch: Any, probabilities: np.ndarray | None, results: np.ndarray) -> None:
+        """One view of a batch."""
+        self._results = results.astype(np.float64) + (self._results if batch.view else 0.0)
+        if probabilities is not None:
+            self._probabilities = probabilities.astype(np.float64) + (self._probabilities if batch.view else 0.0)
+        if batch.view == self.views - 1:
+            self._finish(batch.labels)
+
+    def _finish(self, labels: np.ndarray) -> None:
+        """After the last view."""
+        known, results = labels >= 0, self._results / self.views
+        if self.views > 1 and self.scored:
+            results[self.scored] = score(self._probabilities / self.views, labels, self.ks)
+        self.sums += results[:, known].sum(1)
+        self.images += int(known.sum())
+        if self.confusion is not None:
+            np.add.at(self.confusion, (labels[known], self._probabilities.argmax(0)[known]), 1)
 
 
 def evaluate_checkpoint(
@@ -133,19 +163,14 @@ def evaluate_checkpoint(
     return result
 
 
-def score(probabilities: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
-    """Loss, top-1 and top-k error of each sample [3, N] from probabilities [K, N]; of equal ones the first wins."""
+def score(probabilities: np.ndarray, labels: np.ndarray, ks: Sequence[int]) -> np.ndarray:
+    """Loss and top-k errors of each sample [1 + ks, N] from probabilities [K, N]; of equal ones the first wins."""
     samples = np.arange(len(labels))
     own = probabilities[np.maximum(labels, 0), samples]
     before = np.arange(len(probabilities))[:, None] < labels
     rank = ((probabilities > own) | ((probabilities == own) & before)).sum(0)
     loss = -np.log(np.maximum(own, np.finfo(np.float32).tiny))
-    return np.stack([loss, rank >= 1, rank >= k])
-
-
-def topk_of(network: Any) -> int:
-    """The k of the first cost, 1 where it has none."""
-    return getattr(network.costs[0].layer, "topk", 1)
+    return np.stack([loss, *(rank >= k for k in ks)])
 
 
 def _class_lines(found: Evaluation) -> list[str]:
@@ -155,22 +180,23 @@ def _class_lines(found: Evaluation) -> list[str]:
     return lines + [f"{name:{width}}  {n:6}  {f'{share:8.2%}' if n else '       -'}" for name, n, share in rows]
 
 
-def _confusion_lines(found: Evaluation) -> list[str]:
-    if len(found.classes) <= MATRIX_MOST:
-        return ["confusion matrix (a row for each true class, a column for each prediction)", *_matrix_lines(found)]
-    off = found.confusion - np.diag(found.confusion.diagonal())
+def _confusion_lines(classes: Sequence[str], confusion: np.ndarray) -> list[str]:
+    if len(classes) <= MATRIX_MOST:
+        head = "confusion matrix (a row for each true class, a column for each prediction)"
+        return [head, *_matrix_lines(classes, confusion)]
+    off = confusion - np.diag(confusion.diagonal())
     order = np.argsort(-off, axis=None, kind="stable")[:CONFUSIONS]
-    pairs = [divmod(int(i), len(found.classes)) for i in order if off.flat[i]]
-    lines = [f"{off[i, j]:6}  {found.classes[i]} taken for {found.classes[j]}" for i, j in pairs]
+    pairs = [divmod(int(i), len(classes)) for i in order if off.flat[i]]
+    lines = [f"{off[i, j]:6}  {classes[i]} taken for {classes[j]}" for i, j in pairs]
     return ["commonest confusions", *lines] if lines else ["no confusions"]
 
 
-def _matrix_lines(found: Evaluation) -> list[str]:
+def _matrix_lines(classes: Sequence[str], confusion: np.ndarray) -> list[str]:
     """Columns are numbered, since names would not fit."""
-    name = max(len(c) for c in found.classes) + len(str(len(found.classes))) + 1
-    cell = max(len(str(found.confusion.max())), len(str(len(found.classes)))) + 1
-    head = " " * name + "".join(f"{j:{cell}}" for j in range(len(found.classes)))
+    name = max(len(c) for c in classes) + len(str(len(classes))) + 1
+    cell = max(len(str(confusion.max())), len(str(len(classes)))) + 1
+    head = " " * name + "".join(f"{j:{cell}}" for j in range(len(classes)))
     return [head] + [
         f"{f'{label} {i}':>{name}}" + "".join(f"{n or '.':>{cell}}" for n in row)
-        for i, (label, row) in enumerate(zip(found.classes, found.confusion.tolist(), strict=True))
+        for i, (label, row) in enumerate(zip(classes, confusion.tolist(), strict=True))
     ]

@@ -12,6 +12,7 @@ import numpy as np
 from convnet import session
 from convnet.checkpoint import Checkpoint
 from convnet.data import DataError, FileSource, Pipeline, Source
+from convnet.errors import UserError
 
 FORMATS = ("table", "csv", "json")
 
@@ -29,6 +30,8 @@ def predict(
 ) -> Iterator[Prediction]:
     """Images are treated as those of validation. `fault` is told of each path that cannot be read; the rest go on."""
     config, engine = session.open_checkpoint(found, backend)
+    if engine.network.classifier is None:
+        raise UserError(f"{found.path}: the network is no classifier; none of its costs compares classes with labels")
     train: Any = config.data.train
     split = config.data.val or replace(train, crop="center", mirror=False, pad=0)
     source = find_images(paths, fault)

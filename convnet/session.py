@@ -1,6 +1,7 @@
 """From a config to what a command works with: network, images, engine; every mismatch is found here, before a step."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from convnet.config import Config, ConfigError, load_config
 from convnet.data import FolderSource, Pipeline, Source, Transform
 from convnet.graph.engine import Engine
 from convnet.graph.net import Network
+from convnet.graph.update import Rule
 from convnet.train.rates import trainable
 
 
@@ -30,11 +32,26 @@ def make_engine(config: Config, network: Network, backend: Any, *, learns: bool 
         batch_size=config.train.batch_size,
         accumulate=config.train.accumulate,
         trainable=trainable(network, config.solver) if learns else (),
+        rule=make_rule(config) if learns else None,
         mean=np.array(config.data.mean),
         std=np.array(config.data.std),
         seed=config.seed,
         **options,
     )
+
+
+def initialize(config: Config, engine: Engine) -> None:
+    """Fill all parameters by their initializers; a ConfigError tells its place in the file."""
+    try:
+        engine.initialize()
+    except ConfigError as error:
+        raise config.locate(error) from error
+
+
+def make_rule(config: Config) -> Rule:
+    """How parameters move."""
+    solver, ema = config.solver, config.solver.ema
+    return Rule(solver.nesterov, solver.clip_norm, *((ema.decay, ema.warmup) if ema else ()))
 
 
 def make_source(split: Any, classes: Sequence[str] | None = None) -> FolderSource:
@@ -75,10 +92,10 @@ def make_transform(split: Any, network: Network) -> Transform:
 
 
 def check_classes(config: Config, network: Network, classes: Sequence[str], where: str) -> None:
-    """Raise ConfigError unless the network has an output for each class of `where`."""
-    if len(classes) == network.outputs:
+    """Raise ConfigError unless a network that classifies has an output for each class of `where`."""
+    if network.classifier is None or len(classes) == network.outputs:
         return
-    (name, *_), specs = network.costs[0].inputs, {spec.name: spec for spec in config.layers}
+    (name, *_), specs = network.classifier.inputs, {spec.name: spec for spec in config.layers}
     node = network[name]
     while "outputs" not in vars(node.layer) and "filters" not in vars(node.layer) and node.inputs:
         node = network[node.inputs[0]]
@@ -93,16 +110,27 @@ def open_checkpoint(found: Checkpoint, backend: Any, overrides: Sequence[str] = 
     network = make_network(config)
     check_classes(config, network, found.state["classes"], f"'{found.path}'")
     engine = make_engine(config, network, backend, learns=False)
-    load_weights(engine, found, momentum=False)
+    load_weights(engine, found if config.solver.ema else replace(found, ema={}), momentum=False)
     return config, engine
 
 
 def load_weights(engine: Engine, found: Checkpoint, *, momentum: bool) -> None:
-    """Put a checkpoint into an engine; CheckpointError lists every tensor that does not fit."""
+    """Put a checkpoint into an engine; CheckpointError lists every tensor that does not fit.
+
+    momentum: all that training goes on with; else averages, where there are some, take the place of the weights.
+    """
     network = engine.network
     params = {name: param.shape for name, param in network.params.items()}
-    states = {name: state.shape for name, state in network.states.items()}
-    checkpoint.check_tensors(found.weights, params | states, f"{found.path / checkpoint.WEIGHTS}")
-    if momentum:
-        checkpoint.check_tensors(found.momentum, params, f"{found.path / checkpoint.MOMENTUM}")
-    engine.load(found.weights, found.momentum if momentum else None)
+    everything = params | {name: state.shape for name, state in network.states.items()}
+    if not momentum:
+        name = checkpoint.EMA if found.ema else checkpoint.WEIGHTS
+        checkpoint.check_tensors(found.trained, everything, f"{found.path / name}")
+        engine.load(found.trained)
+        return
+    checkpoint.check_tensors(found.weights, everything, f"{found.path / checkpoint.WEIGHTS}")
+    checkpoint.check_tensors(found.momentum, params, f"{found.path / checkpoint.MOMENTUM}")
+    averages = found.ema if engine.averages else {}
+    if averages:
+        checkpoint.check_tensors(averages, everything, f"{found.path / checkpoint.EMA}")
+    gradients = {name: array for name, array in found.gradients.items() if name in engine.pending}
+    engine.load(found.weights, found.momentum, {"ema": averages, "gradients": gradients})

@@ -62,7 +62,8 @@ def draw_curve(figure: Any, rows: Sequence[dict[str, Any]]) -> None:
         part = [row for row in rows if row["event"] == event and row["loss"] is not None]
         epochs = [row["epoch"] for row in part]
         loss.plot(epochs, [row["loss"] for row in part], style, label=label)
-        error.plot(epochs, [100 * (1 - row["top1_accuracy"]) for row in part], style, label=label)
+        if part and "top1_accuracy" in part[0]:
+            error.plot(epochs, [100 * (1 - row["top1_accuracy"]) for row in part], style, label=label)
     loss.set(ylabel="loss", yscale="log")
     error.set(ylabel="top-1 error, %", xlabel="epoch", ylim=(0, None))
     loss.legend()
@@ -108,12 +109,12 @@ def predictions(found: Checkpoint, backend: Any) -> list[tuple[str, Prediction]]
         return []
     try:
         source = make_source(config.data.val, found.state["classes"])
-    except DataError as error:
+        chosen = np.unique(np.linspace(0, len(source) - 1, SAMPLES).round().astype(int))
+        truth = {source.paths[i]: source.classes[source.labels[i]] for i in chosen}
+        return [(truth[p.path], p) for p in predict(found, backend, list(truth), top=1, fault=_warn)]
+    except (DataError, UserError) as error:
         _warn(f"no predictions are shown: {error}")
         return []
-    chosen = np.unique(np.linspace(0, len(source) - 1, SAMPLES).round().astype(int))
-    truth = {source.paths[i]: source.classes[source.labels[i]] for i in chosen}
-    return [(truth[p.path], p) for p in predict(found, backend, list(truth), top=1, fault=_warn)]
 
 
 def draw_predictions(figure: Any, shown: Sequence[tuple[str, Prediction]]) -> None:

@@ -1,6 +1,7 @@
 """How arguments reach a kernel: the C declaration of a geometry, and the packing of each argument.
 
-geometry    a frozen dataclass of int, bool and float fields -> a struct of the same name, by value
+geometry    a frozen dataclass of int, bool, float and tuple[int, ...] fields -> a struct of the same name, by value;
+            a tuple has at most LONGEST elements, none of them 0, and zeros behind them
 map         an array of four axes (C, H, W, N), N contiguous -> struct Map<T> {T* data; long long c, h, w;},
             strides in elements; None -> data == nullptr
 array       any other contiguous array -> a pointer; None -> nullptr
@@ -14,16 +15,20 @@ from typing import Any
 import numpy as np
 
 MAP = np.dtype([("data", np.uint64), ("c", np.int64), ("h", np.int64), ("w", np.int64)])
-FIELD = {int: ("int", np.int32), bool: ("int", np.int32), float: ("float", np.float32)}
+LONGEST = 8
+FIELD: dict[Any, tuple[str, Any, tuple[int, ...]]] = {  # type in C, of an element here, and their number
+    int: ("int", np.int32, ()),
+    bool: ("int", np.int32, ()),
+    float: ("float", np.float32, ()),
+    tuple[int, ...]: ("int", np.int32, (LONGEST,)),
+}
+NAMES = {"int": int, "bool": bool, "float": float, "tuple[int, ...]": tuple[int, ...]}
 
 
 @functools.cache
-def _fields(geometry: Any) -> tuple[tuple[str, str, Any], ...]:
-    fields = []
-    for field in dataclasses.fields(geometry):
-        kind = field.type if isinstance(field.type, type) else {"int": int, "bool": bool, "float": float}[field.type]
-        fields.append((field.name, *FIELD[kind]))
-    return tuple(fields)
+def _fields(geometry: Any) -> tuple[tuple[str, str, Any, tuple[int, ...]], ...]:
+    types = ((field.name, NAMES.get(str(field.type), field.type)) for field in dataclasses.fields(geometry))
+    return tuple((name, *FIELD[kind]) for name, kind in types)
 
 
 def declaration(geometry: Any) -> str:
@@ -32,7 +37,8 @@ def declaration(geometry: Any) -> str:
     >>> declaration(Window)
     'struct Window { int channels; int height; };'
     """
-    body = " ".join(f"{c_type} {name};" for name, c_type, _ in _fields(geometry))
+    fields = ((c_type, name, "".join(f"[{side}]" for side in shape)) for name, c_type, _, shape in _fields(geometry))
+    body = " ".join(f"{c_type} {name}{sides};" for c_type, name, sides in fields)
     return f"struct {geometry.__name__} {{ {body} }};"
 
 
@@ -40,12 +46,17 @@ def pack_geometry(g: Any) -> np.ndarray:
     """The geometry as a 0-d structured array with the memory layout of `declaration`."""
     kind: Any = type(g)
     fields = _fields(kind)
-    record = np.dtype([(name, dtype) for name, _, dtype in fields])
-    for name, _, dtype in fields:
+    record = np.dtype([(name, dtype, shape) for name, _, dtype, shape in fields])
+    packed = np.zeros((), record)
+    for name, _, dtype, shape in fields:
         value = getattr(g, name)
-        if dtype is np.int32 and not -(2**31) <= value < 2**31:
+        numbers = value if shape else (value,)
+        if dtype is np.int32 and not all(-(2**31) <= number < 2**31 for number in numbers):
             raise OverflowError(f"{type(g).__name__}.{name} = {value} does not fit 32 bits")
-    return np.array(tuple(getattr(g, name) for name, *_ in fields), record)
+        if len(numbers) > LONGEST:
+            raise OverflowError(f"{type(g).__name__}.{name}: expected at most {LONGEST} numbers, found {len(numbers)}")
+        packed[name] = (*value, *[0] * (LONGEST - len(value))) if shape else value
+    return packed
 
 
 def pack(kind: str, name: str, value: Any) -> Any:

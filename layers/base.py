@@ -94,12 +94,16 @@ class Layer(Options):
     registry: ClassVar[Registry | None] = LAYERS
     arity: ClassVar[tuple[int, int | None]] = (1, 1)
     is_cost: ClassVar[bool] = False  # its output is per-sample results (loss, errors); backward starts here
-    takes_logits: ClassVar[bool] = False  # behind a softmax layer, it is wired to that layer's input instead
+    differentiable: ClassVar[bool] = True  # else no gradient passes, and nothing below it may learn
     flat_input: ClassVar[bool] = False  # reads its input as a [features, N] matrix: the map is laid out C, H, W, N
 
     def output(self, *inputs: Shape) -> Shape:
         """Shape of the output; raises ConfigError where the inputs do not suit."""
         raise NotImplementedError
+
+    def fused(self, source: "Layer") -> "Layer | None":
+        """The layer that does the work of this one and of `source`, its first input, whose input it reads; or None."""
+        return None
 
     def params(self, *inputs: Shape) -> dict[str, Param]:
         return {}

@@ -16,7 +16,8 @@ class Cmrnorm(Layer):
 
     Local response normalisation (Krizhevsky et al. 2012, section 3.3). Two forms of a are in use: `scale` / `size`
     (cuda-convnet2, Caffe, PyTorch: divide true) and `scale` (the paper, TensorFlow: divide false). At the first and
-    last maps fewer are summed, and the divisor stays `size`.
+    last maps fewer are summed, and the divisor stays `size`. With `blocked` the maps are cut in blocks of `size`, and
+    S[c] sums over the block of c.
     """
 
     size: int = option(least=1, doc="number of maps that are summed")
@@ -24,6 +25,7 @@ class Cmrnorm(Layer):
     pow: float = option(0.75, doc="exponent (beta)")
     min_div: float = option(1.0, above=0, doc="what the sum is added to (k); 2 in the paper")
     divide: bool = option(True, doc="divide scale by size, as cuda-convnet2, Caffe and PyTorch do")
+    blocked: bool = option(False, doc="sum over aligned blocks of maps in place of the maps around each")
 
     def output(self, *inputs: Shape) -> Shape:
         return inputs[0]
@@ -37,4 +39,4 @@ class Cmrnorm(Layer):
 
     def _geometry(self, y: Any) -> norm.Lrn:
         alpha = self.scale / self.size if self.divide else self.scale
-        return norm.Lrn(**axes(y), size=self.size, alpha=alpha, power=self.pow, k=self.min_div)
+        return norm.Lrn(**axes(y), size=self.size, alpha=alpha, power=self.pow, k=self.min_div, blocked=self.blocked)

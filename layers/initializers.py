@@ -4,13 +4,23 @@ fan_in is the number of inputs that one output sums (C/groups * R * S of a convo
 outputs that one input reaches, F * R * S, taken from the shape.
 """
 
+import importlib
 import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
 from layers.options import ConfigError, Options, Registry, option
+from layers.registry import nearest
+
+WEIGHTS = "weights.safetensors"  # the file in a checkpoint's folder
 
 INITIALIZERS = Registry("initializer")
 
@@ -76,7 +86,8 @@ class _Scaled(Initializer):
         raise NotImplementedError
 
     def fill(self, rng: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> np.ndarray:
-        fan_out = shape[0] * math.prod(shape[2:])
+        outputs, _, *taps = (*shape[-4:], 1)  # without the positions that the filters of a local layer have in front
+        fan_out = outputs * math.prod(taps)
         std = math.sqrt(self.variance(fan_in, fan_out))
         if self.distribution == "normal":
             return rng.normal(0, std, shape)
@@ -104,3 +115,96 @@ class He(_Scaled):
 
     def variance(self, fan_in: int, fan_out: int) -> float:
         return 2 / (fan_in if self.fan == "in" else fan_out)
+
+
+@INITIALIZERS.register("checkpoint")
+@dataclass(frozen=True)
+class FromCheckpoint(Initializer):
+    """A tensor of a safetensors file, of the same shape."""
+
+    path: str = option(doc="a safetensors file, or the folder of a checkpoint")
+    tensor: str = option(doc="name of the tensor in it, such as conv1.weight")
+
+    def fill(self, rng: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> np.ndarray:
+        path = Path(self.path) / WEIGHTS if Path(self.path).is_dir() else Path(self.path)
+        try:
+            with safe_open(path, framework="np") as file:
+                names = list(file.keys())
+                if self.tensor not in names:
+                    near = nearest(self.tensor, names) or f"; it holds {', '.join(names)}"
+                    raise ConfigError(f"'{path}' has no tensor '{self.tensor}'{near}", ("tensor",))
+                return _checked(file.get_tensor(self.tensor), shape, f"'{self.tensor}' of '{path}'")
+        except FileNotFoundError:
+            raise ConfigError(f"'{path}' does not exist", ("path",)) from None
+        except (
+            OSError,
+            SafetensorError,
+            TypeError,
+        ) as error:  # a type that NumPy has not, such as bfloat16, is the last
+            raise ConfigError(f"'{path}' cannot be read: {error}", ("path",)) from error
+
+
+@INITIALIZERS.register("function")
+@dataclass(frozen=True)
+class FromFunction(Initializer):
+    """What a Python function returns: f(rng, shape, fan_in, **arguments), an array of `shape`.
+
+    rng: a numpy.random.Generator of the parameter's own, the same for the same seed. Modules are looked for on
+    Python's path and in the current folder.
+    """
+
+    name: str = option(doc="the function by its module: package.module.function")
+    arguments: dict | None = option(None, doc="a mapping of the function's further arguments")
+
+    def fill(self, rng: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> np.ndarray:
+        function = self.function()
+        try:
+            found = function(rng, shape, fan_in, **(self.arguments or {}))
+        except Exception as error:  # whatever the code of a user raises
+            raise ConfigError(f"{self.name} failed with {type(error).__name__}: {error}", ("name",)) from error
+        return _checked(found, shape, f"what {self.name} returned")
+
+    def function(self) -> Callable[..., Any]:
+        """The function that `name` means."""
+        module_name, _, name = self.name.rpartition(".")
+        if not module_name:
+            raise ConfigError(f"expected a dotted name such as package.module.function, found '{self.name}'", ("name",))
+        try:
+            with _current_folder():
+                module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            message = f"cannot import '{module_name}': there is no module '{error.name}' on Python's path"
+            raise ConfigError(f"{message} or in '{os.getcwd()}'", ("name",)) from error
+        except Exception as error:
+            raise ConfigError(
+                f"importing '{module_name}' failed: {type(error).__name__}: {error}", ("name",)
+            ) from error
+        found = getattr(module, name, None)
+        if not callable(found):
+            functions = [key for key, value in vars(module).items() if callable(value)]
+            fault = f"has no '{name}'{nearest(name, functions)}" if found is None else f"has '{name}', not a function"
+            raise ConfigError(f"module '{module_name}' {fault}", ("name",))
+        return found
+
+
+@contextmanager
+def _current_folder() -> Iterator[None]:
+    """Within, modules are found in the current folder too, after all other places."""
+    sys.path.append(os.getcwd())
+    try:
+        yield
+    finally:
+        sys.path.remove(os.getcwd())
+
+
+def _checked(values: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
+    """The values as float64; raises ConfigError unless they are finite and of `shape`."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{what}: expected an array of numbers, found {type(values).__name__}") from None
+    if array.shape != tuple(shape):
+        raise ConfigError(f"{what}: expected the shape {list(shape)}, found {list(array.shape)}")
+    if not np.isfinite(array).all():
+        raise ConfigError(f"{what}: expected finite numbers, found a NaN or infinity")
+    return array

@@ -1,4 +1,4 @@
-"""Layers that join several maps: weighted sum and concatenation."""
+"""Layers that join several maps: weighted sum, maximum and concatenation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,6 +42,35 @@ class Eltsum(Layer):
         return self.coefficients or (1.0,) * len(xs)
 
 
+@layer("eltmax")
+@dataclass(frozen=True)
+class Eltmax(Layer):
+    """y = the maximum of all inputs, element by element. All shapes are equal.
+
+    Of equal inputs the first gets the gradient; cuda-convnet2 gives it to all of them.
+    """
+
+    arity: ClassVar[tuple[int, int | None]] = (2, 255)
+
+    def output(self, *inputs: Shape) -> Shape:
+        _agree(inputs, inputs)
+        return inputs[0]
+
+    def forward(self, emit: Emit, xs: Sequence[Any], y: Any) -> None:
+        for i, x in enumerate(xs):
+            emit(eltwise.MAXIMUM, eltwise.Maximum(**axes(y), index=i), x=x, y=y, winner=self._winner(emit, y))
+
+    def backward(self, emit: Emit, xs: Sequence[Any], y: Any, dy: Any, dxs: Sequence[Any]) -> None:
+        for i, dx in enumerate(dxs):
+            if dx is not None:
+                g = eltwise.Maximum(**axes(y), index=i)
+                emit(eltwise.MAXIMUM_BACKWARD, g, dy=dy, winner=self._winner(emit, y), dx=dx)
+
+    def _winner(self, emit: Emit, y: Any) -> Any:
+        """Which input each maximum was taken of."""
+        return emit.keep("winner", y.shape, "uint8", layout="hcwn")
+
+
 @layer("concat")
 @dataclass(frozen=True)
 class Concat(Layer):
@@ -61,6 +90,17 @@ class Concat(Layer):
         for dx, offset in zip(dxs, _offsets(xs), strict=True):
             if dx is not None:
                 emit(eltwise.COPY, eltwise.Copy(**axes(dx), x_offset=offset), x=dy, y=dx)
+
+
+@layer("pass")
+@dataclass(frozen=True)
+class Pass(Concat):
+    """The channels of all inputs, one input after the other, as concat; a single input is passed on as it is.
+
+    The layer type by which networks of cuda-convnet2 join the towers of several GPUs.
+    """
+
+    arity: ClassVar[tuple[int, int | None]] = (1, None)
 
 
 def _offsets(xs: Sequence[Any]) -> list[int]:

@@ -5,51 +5,62 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kernels import cost
+from kernels.abi import LONGEST
 from layers.base import Emit, Layer, Shape
+from layers.cost import Cost
 from layers.options import ConfigError, layer, option
 
 
 @layer("logreg")
 @dataclass(frozen=True)
-class Logreg(Layer):
+class Logreg(Cost):
     """Multinomial logistic regression: softmax and cross-entropy in one.
 
-    Inputs: scores [K, 1, 1, N] of the K classes, labels int32 [N] (-1: unlabeled, which counts nothing).
-    y: [3, 1, 1, N], for each sample its loss, top-1 error and top-k error (0 or 1).
+    Inputs: scores [K, 1, 1, N] of the K classes, or a softmax layer; labels int32 [N] (-1: unlabeled, which counts
+    nothing). Results of each sample: its loss, its top-1 error and its top-k error (0 or 1) for each k of topk.
     loss = -sum over c of t[c] log p[c], p = softmax(scores), t = (1 - smoothing) onehot(label) + smoothing / K.
     The gradient is that of the mean loss over the configured batch, times coeff: coeff (p - t) / batch_size.
     """
 
     arity: ClassVar[tuple[int, int | None]] = (2, 2)
-    is_cost: ClassVar[bool] = True
-    takes_logits: ClassVar[bool] = True
 
-    topk: int = option(5, least=1, doc="k of the top-k error")
+    topk: tuple[int, ...] = option((5,), least=1, doc="each k of the top-k errors; top-1 is always among them")
     smoothing: float = option(0.0, least=0, below=1, doc="label smoothing: this share of the target is spread evenly")
-    coeff: float = option(1.0, least=0, doc="factor of the gradient; the reported loss is without it")
 
-    def output(self, *inputs: Shape) -> Shape:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (found := len({1, *self.topk})) > LONGEST:
+            raise ConfigError(f"expected at most {LONGEST} of them with 1, found {found}", ("topk",))
+
+    def fused(self, source: Layer) -> Layer | None:
+        return self if source.type == "softmax" else None
+
+    def results(self, *inputs: Shape) -> tuple[str, ...]:
+        return ("loss", *(f"top{k}_error" for k in self._ks(inputs[0].channels)))
+
+    def check(self, *inputs: Shape) -> None:
         scores, labels = inputs
         if labels != Shape(1):
             raise ConfigError(f"expected [scores, labels], found a second input of {labels}", key="inputs")
         if (scores.height, scores.width) != (1, 1) or scores.channels < 2:
             found = f"expected the scores of two or more classes, Kx1x1, found {scores}"
             raise ConfigError(f"{found}; an fc layer with K outputs gives them", key="inputs")
-        return Shape(3)
+
+    def probabilities(self, emit: Emit, xs: Sequence[Any]) -> Any:
+        return emit.keep("p", xs[0].shape, layout="hcwn")
 
     def forward(self, emit: Emit, xs: Sequence[Any], y: Any) -> None:
-        g = self._geometry(emit, xs[0])
-        emit(cost.LOGREG_FORWARD, g, x=xs[0], labels=xs[1], p=self._probabilities(emit, xs[0]), y=y)
+        g, p = self._geometry(emit, xs[0]), self.probabilities(emit, xs)
+        emit(cost.LOGREG_FORWARD, g, x=xs[0], labels=xs[1], p=p, y=y)
 
     def backward(self, emit: Emit, xs: Sequence[Any], y: Any, dy: Any, dxs: Sequence[Any]) -> None:
         if dxs[0] is not None:
-            p = self._probabilities(emit, xs[0])
-            emit(cost.LOGREG_BACKWARD, self._geometry(emit, xs[0]), p=p, labels=xs[1], dx=dxs[0])
+            g, p = self._geometry(emit, xs[0]), self.probabilities(emit, xs)
+            emit(cost.LOGREG_BACKWARD, g, p=p, labels=xs[1], dx=dxs[0])
 
-    def _probabilities(self, emit: Emit, x: Any) -> Any:
-        return emit.keep("p", x.shape, layout="hcwn")
+    def _ks(self, classes: int) -> tuple[int, ...]:
+        return tuple(sorted({1, *(min(k, classes) for k in self.topk)}))
 
     def _geometry(self, emit: Emit, x: Any) -> cost.Logreg:
         classes, _, _, batch = x.shape
-        scale = self.coeff / emit.nominal_batch
-        return cost.Logreg(classes, batch, topk=min(self.topk, classes), smoothing=self.smoothing, scale=scale)
+        return cost.Logreg(classes, batch, self._ks(classes), self.smoothing, self.scale(emit))

@@ -6,9 +6,10 @@
         size: Size = option(least=1, doc="window, pixels")
         mode: str = option("max", choices=("max", "avg"), doc="what is taken of a window")
 
-The annotation gives the type: int, float, bool, str, Size, tuple[T, ...], T | None, a union of scalars, another class
-of options (a nested section), or a base class with a `registry` (a section whose `type` chooses the class).  Values
-are checked and converted wherever an object is made, from a file or in Python: `Pool(size=3).size == Size(3, 3)`.
+The annotation gives the type: int, float, bool, str, dict (any mapping), Size, tuple[T, ...], T | None, a union of
+scalars, another class of options (a nested section), or a base class with a `registry` (a section whose `type` chooses
+the class).  Values are checked and converted wherever an object is made, from a file or in Python:
+`Pool(size=3).size == Size(3, 3)`.
 """
 
 import dataclasses
@@ -186,7 +187,12 @@ def _convert_size(rule: Rule, value: Any) -> Size:
     return Size(*sides)  # type: ignore[arg-type]
 
 
-NOUNS = {int: ("an integer", "integers"), float: ("a number", "numbers"), bool: ("true or false", "true or false")}
+NOUNS = {
+    int: ("an integer", "integers"),
+    float: ("a number", "numbers"),
+    bool: ("true or false", "true or false"),
+    dict: ("a mapping", "mappings"),
+}
 
 
 def expected(hint: Any, rule: Rule) -> str:
@@ -201,7 +207,7 @@ def expected(hint: Any, rule: Rule) -> str:
     if hint is Size:
         return f"a size{limits} (one number, or [height, width])"
     if hint in NOUNS:
-        return NOUNS[hint][0] + ("" if hint is bool else limits)
+        return NOUNS[hint][0] + ("" if hint in (bool, dict) else limits)
     if hint is str:
         return one_of(rule.choices) if rule.choices else "a string"
     if hint.registry and not hint.type:
@@ -217,6 +223,7 @@ class LayerSolver(Options):
     lr_bias: float | None = option(None, least=0, doc="learning rate of the biases; default: lr, where that is given")
     weight_decay: float | None = option(None, least=0, doc="weight decay of the weights")
     momentum: float | None = option(None, least=0, below=1, doc="momentum")
+    update_every: int = option(1, least=1, doc="steps whose gradients are averaged for one update of this layer")
 
 
 LAYERS = Registry("layer")

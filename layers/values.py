@@ -33,9 +33,9 @@ class Rule:
         signs = (">=", self.least), (">", self.above), ("<=", self.most), ("<", self.below)
         return " and ".join(f"{sign} {limit}" for sign, limit in signs if limit is not None)
 
-    def admits(self, value: bool | float | str) -> bool:
-        if isinstance(value, bool | str):
-            return isinstance(value, bool) or not self.choices or value in self.choices
+    def admits(self, value: bool | float | str | dict) -> bool:
+        if isinstance(value, bool | str | dict):
+            return isinstance(value, bool | dict) or not self.choices or value in self.choices
         return (
             (self.least is None or value >= self.least)
             and (self.above is None or value > self.above)
@@ -73,8 +73,12 @@ def _str(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _dict(value: Any) -> dict | None:
+    return dict(value) if isinstance(value, Mapping) else None
+
+
 # The value as each type, or None where it is not one.
-SCALARS: dict[Any, Callable[[Any], Any]] = {int: as_integer, float: as_number, bool: _bool, str: _str}
+SCALARS: dict[Any, Callable[[Any], Any]] = {int: as_integer, float: as_number, bool: _bool, str: _str, dict: _dict}
 
 
 def show(value: Any) -> str:

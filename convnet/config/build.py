@@ -87,13 +87,17 @@ class _Chain:
         self.specs[name] = LayerSpec(name, layer, inputs, ("layers", section))
         self.outputs[section] = name
 
-    def _neuron(self, kind: Any, layer: Layer) -> Neuron:
+    def _neuron(self, value: Any, layer: Layer) -> Neuron:
+        """The neuron of a layer, from its kind alone or from the options of a neuron layer."""
         if layer.is_cost or layer.arity == (0, 0):
             raise ConfigError(f"a {layer.type} layer has no neuron", ("neuron",))
+        whole = isinstance(value, Mapping)
+        if whole and value.get("type", Neuron.type) != Neuron.type:
+            raise ConfigError(f"expected a neuron, found {show(value['type'])}", ("neuron", "type"))
         try:
-            return build(Neuron, {"kind": kind})
+            return build(Neuron, value)
         except ConfigError as error:
-            raise ConfigError(error.message, ("neuron",)) from None
+            raise error.under("neuron") if whole else ConfigError(error.message, ("neuron",)) from None
 
     def _inputs(self, section: Mapping[str, Any], layer: Layer) -> tuple[str, ...]:
         """The specs, or `labels`, that a layer reads: as given, or the one before it."""

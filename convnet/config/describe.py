@@ -20,23 +20,25 @@ def describe_layers(name: str | None = None) -> str:
     if name is not None:
         return _describe(LAYERS[name])
     width = max(map(len, LAYERS))
-    return "\n".join(f"{kind:{width}}  {_document(LAYERS[kind]).partition(chr(10))[0]}" for kind in sorted(LAYERS))
+    return "\n".join(f"{kind:{width}}  {document(LAYERS[kind]).partition(chr(10))[0]}" for kind in sorted(LAYERS))
 
 
-def _document(cls: type) -> str:
+def document(cls: type) -> str:
+    """The docstring of a layer, without its indentation."""
     return inspect.cleandoc(cls.__doc__ or "")
 
 
 def _describe(cls: Any) -> str:
-    lines = [cls.type, "", _document(cls), "", "Options of this layer:"]
+    lines = [cls.type, "", document(cls), "", "Options of this layer:"]
     for name, hint, rule, default in options(cls):
-        head = f"{name}: {expected(hint, rule)}; {_default(default)}"
+        head = f"{name}: {expected(hint, rule)}; {default_text(default)}"
         lines += textwrap.wrap(head, WIDTH, initial_indent=" " * 2, subsequent_indent=" " * 4)
         lines += textwrap.wrap(rule.doc, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
     return "\n".join([*lines, "", "Of every layer:", WIRING])
 
 
-def _default(value: Any) -> str:
+def default_text(value: Any) -> str:
+    """What a help text says of an option's default."""
     if value is REQUIRED:
         return "required"
     value = plain(value)

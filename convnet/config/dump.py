@@ -61,8 +61,10 @@ def plain(value: Any) -> Any:
         return _section(value)
     if isinstance(value, Size) and value.height == value.width:
         return value.height
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
     return value.replace("${", "$${") if isinstance(value, str) else value
 
 
@@ -78,7 +80,7 @@ def _layers(config: Config) -> dict[str, Any]:
     for spec in config.layers:
         name = owner[spec.name]
         if isinstance(spec.layer, Neuron) and spec.name != name:
-            sections[name]["neuron"] = spec.layer.kind
+            sections[name]["neuron"] = str(spec.layer)
         else:
             inputs = {"inputs": [owner.get(i, i) for i in spec.inputs]} if spec.inputs else {}
             sections[name] = _section(spec.layer) | inputs

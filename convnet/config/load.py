@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from convnet.config.blocks import expand
 from convnet.config.text import LINE_BREAK, Tree, parse
 from layers.options import ConfigError, Path, show
 
@@ -40,7 +41,9 @@ def load(
     """
     tree = _read(os.fspath(file), environ, ())
     for override in overrides:
-        tree = merge(tree, _override(tree, override, environ))
+        known = merge(tree, expand(tree)[0])  # an override may name a layer that a block makes
+        tree = merge(tree, _override(known, override, environ))
+    tree = merge(*expand(tree))
     return Document(tree.plain(), tree.marks())
 
 

@@ -29,10 +29,24 @@ class Run(Options):
     dir: str | None = option(None, doc="folder of the run; null: runs/NAME")
 
 
+@dataclass(frozen=True)
+class Ema(Options):
+    """Exponential moving average of parameters and running statistics, with which the network is evaluated:
+    average = decay * average + (1 - decay) * value after each update (Polyak and Juditsky 1992)."""
+
+    shorthand: ClassVar[tuple[str, ...]] = ("decay",)
+
+    decay: float = option(0.9999, least=0, below=1, doc="weight of the old average")
+    warmup: bool = option(True, doc="at the update t, counted from 0, the decay is at most (1 + t) / (10 + t)")
+
+
 @SOLVERS.register("sgd")
 @dataclass(frozen=True)
 class Solver(Options):
-    """Stochastic gradient descent: v = momentum * v - lr * (gradient + weight_decay * w); w = w + v."""
+    """Stochastic gradient descent: v = momentum * v - lr * (gradient + weight_decay * w); w = w + v.
+
+    With `nesterov`, w = w + momentum * v - lr * (gradient + weight_decay * w), v being the new one.
+    """
 
     registry: ClassVar[Registry | None] = SOLVERS
 
@@ -41,6 +55,10 @@ class Solver(Options):
     momentum: float = option(0.9, least=0, below=1, doc="momentum")
     weight_decay: float = option(0.0, least=0, doc="L2 penalty on weights; biases have none")
     schedule: Schedule = option(Constant(), doc="how the rates change in the course of training")
+    schedule_bias: Schedule | None = option(None, doc="how those of biases change; null: as the others")
+    nesterov: bool = option(False, doc="Nesterov's momentum, as in PyTorch")
+    clip_norm: float | None = option(None, above=0, doc="L2 norm of all gradients together above which they are scaled")
+    ema: Ema | None = option(None, doc="evaluate with averaged weights")
 
     def rates(self, override: LayerSolver | None, *, bias: bool, decays: bool) -> Rates:
         """Of one parameter of a layer: the layer's own values where it has some, for biases `lr_bias` before `lr`."""

@@ -1,27 +1,34 @@
 """The engine: a network's memory and programs on one device, and the few things a trainer asks of it."""
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from convnet.graph import program
+from convnet.graph import program, update
 from convnet.graph.executor import Executor
 from convnet.graph.net import Network
 from convnet.graph.plan import ProgramPlan, plan_program
 from convnet.graph.program import Program, Values
-from convnet.graph.steps import Value
+from convnet.graph.steps import Step, Value
+from convnet.graph.update import Rule
+from kernels.update import BLOCK
+from layers.options import ConfigError
 
-PARAM_ALIGNMENT = 1024  # elements: what one block of the update kernel handles
+ALIGNMENT = 64  # elements, of a state: 256 bytes or more
+Spans = dict[str, tuple[int, int]]
 
 
 class Engine:
     """One network on one backend.
 
     batch_size: samples of a step; `accumulate` cuts it in that many micro-batches. trainable: full names of the
-    parameters that learn. mean, std: per channel, of pixels 0..255. capture: replay steps as CUDA graphs.
-    Arrays by full name: `parameters`, `velocity`, `gradients` (views of flat arrays) and `states`.
+    parameters that learn, by `rule`. mean, std: per channel, of pixels 0..255. capture: replay steps as CUDA graphs.
+    Arrays by full name: `parameters`, `velocity`, `gradients` and `states` are views of flat arrays; so are
+    `averages`, of parameters and states, where the rule has them, and `pending`, gradients that wait for an update.
     """
 
     def __init__(
@@ -34,6 +41,7 @@ class Engine:
         eval_batch: int | None = None,
         dtype: Any = np.float32,
         trainable: Iterable[str] | None = None,
+        rule: Rule | None = None,
         mean: np.ndarray | float = 0.0,
         std: np.ndarray | float = 1.0,
         seed: int = 1,
@@ -43,15 +51,29 @@ class Engine:
         self.batch_size, self.micro = batch_size, batch_size // accumulate
         self.eval_batch = eval_batch or self.micro
         self.seed, self.capture = seed, capture and hasattr(backend, "capture")
-        self.trainable = tuple(network.params if trainable is None else trainable)
+        learnable = network.learnable
+        self.trainable = tuple(n for n in (network.params if trainable is None else trainable) if n in learnable)
+        self.results = network.results
+        self.rule = rule or Rule()
+        self._waiting = set(self.trainable) & set(update.waiting(network))
         self._learns = np.array([[name in self.trainable] for name in network.params], np.float32).reshape(-1, 1)
-        self._spans = _spans(network)
+        self._spans = _spans({name: param.shape for name, param in network.params.items()}, BLOCK)
+        self._state_spans = _spans({name: state.shape for name, state in network.states.items()}, ALIGNMENT)
         self.values = self._declare()
-        self.arrays: dict[str, Any] = self._allocate()
+        self._owned = self._allocate()
         self.parameters = self._views("weights")
         self.velocity = self._views("velocity")
         self.gradients = self._views("gradients")
-        self.states = {name: self.arrays[name] for name in network.states}
+        self.states = self._views("states")
+        self.averages = self._views("weight averages") | self._views("state averages")
+        self.pending = {name: array for name, array in self._views("pending").items() if name in self._waiting}
+        self.arrays: dict[str, Any] = {
+            **self._owned,
+            **self.parameters,
+            **self.states,
+            **{f"d {name}": array for name, array in self.gradients.items()},
+            **{f"average {name}": array for name, array in self.averages.items()},
+        }
         self._set_constants(mean, std)
         self.plans: dict[tuple, tuple[Program, ProgramPlan]] = {}
         self._executors: dict[tuple, Executor] = {}
@@ -66,50 +88,78 @@ class Engine:
         def persistent(name: str, shape: tuple[int, ...], dtype: Any = self.dtype) -> Value:
             return Value(name, shape, np.dtype(dtype), arena=False)
 
-        network, total = self.network, sum(_padded(size) for _, size in self._spans.values())
-        count, channels = len(self._spans), network.data[0].shape.channels
+        network, count, channels = self.network, len(self._spans), self.network.data[0].shape.channels
+        total, of_states = _length(self._spans, BLOCK), _length(self._state_spans, ALIGNMENT)
         flat = {name: persistent(name, (total,)) for name in ("weights", "gradients", "velocity")}
+        flat |= {"states": persistent("states", (of_states,))}
+        flat |= {"pending": persistent("pending", (total,))} if self._waiting else {}
+        flat |= {"norms": persistent("norms", (program.RING,), np.float64)} if self.rule.clip is not None else {}
+        if self.rule.decay is not None:
+            flat |= {"weight averages": persistent("weight averages", (total,))}
+            flat |= {"state averages": persistent("state averages", (of_states,))}
         flat |= {
-            "owner": persistent("owner", (total // PARAM_ALIGNMENT,), np.int32),
+            "owner": persistent("owner", (total // BLOCK,), np.int32),
             "spans": persistent("spans", (count, 2), np.int64),
-            "rates": persistent("rates", (count, 3), np.float32),
+            "rates": persistent("rates", (count, 4), np.float32),
             "magnitudes": persistent("magnitudes", (count, 2)),
             "healthy": persistent("healthy", (1,), np.int32),
             "clock": persistent("clock", (4,), np.uint32),
-            "history": persistent("history", (program.RESULTS, program.RING), np.float64),
+            "history": persistent("history", (len(network.results), program.RING), np.float64),
             "mean": persistent("mean", (channels,)),
             "std": persistent("std", (channels,)),
+        }
+        flat |= {
+            f"{kind} {node.name}": persistent(f"{kind} {node.name}", (3, node.counted), np.int64)
+            for kind in (program.COUNTS, program.EVALUATED)
+            for node in network.costs
+            if node.counted
         }
         parameters = {name: persistent(name, param.shape) for name, param in network.params.items()}
         gradients = {name: persistent(f"d {name}", network.params[name].shape) for name in self.trainable}
         states = {name: persistent(name, state.shape) for name, state in network.states.items()}
-        return Values(self.dtype, self.batch_size, parameters, gradients, states, flat)
+        shared = self._with_shared(parameters), self._with_shared(gradients)
+        return Values(self.dtype, self.batch_size, *shared, states, flat)
+
+    def _with_shared(self, values: dict[str, Value]) -> dict[str, Value]:
+        """Each value also under the names by which other layers know its parameter."""
+        aliases = self.network.shared.items()
+        return values | {name: values[owner] for name, owner in aliases if owner in values}
+
+    def _averaged(self) -> Values:
+        """The values of evaluation: averages in place of parameters and states."""
+
+        def average(values: Mapping[str, Value]) -> dict[str, Value]:
+            return {key: Value(f"average {v.name}", v.shape, v.dtype, arena=False) for key, v in values.items()}
+
+        values = self.values
+        return replace(values, parameters=average(values.parameters), states=average(values.states))
 
     def _allocate(self) -> dict[str, Any]:
         shape = self.network.data[0].shape
         longest = max(self.micro, self.eval_batch)
-        values = [*self.values.flat.values(), *self.values.states.values()]
-        values += [
+        values = [
+            *self.values.flat.values(),
             Value("pixels", (longest, shape.height, shape.width, shape.channels), np.dtype(np.uint8)),
             Value("mirror", (longest,), np.dtype(np.uint8)),
             Value("labels", (longest,), np.dtype(np.int32)),
         ]
-        arrays = {v.name: self.backend.zeros(v.size, v.dtype).reshape(v.shape) for v in values}
-        for name, (begin, size) in self._spans.items():
-            of = self.network.params[name].shape
-            arrays[name] = arrays["weights"][begin : begin + size].reshape(of)
-            arrays[f"d {name}"] = arrays["gradients"][begin : begin + size].reshape(of)
-        return arrays
+        return {v.name: self.backend.zeros(v.size, v.dtype).reshape(v.shape) for v in values}
 
     def _views(self, flat: str) -> dict[str, Any]:
+        """The parts of a flat array by name; none where there is no such array."""
+        of_states = flat.startswith("state")
+        spans = self._state_spans if of_states else self._spans
+        described: Mapping[str, Any] = self.network.states if of_states else self.network.params
+        if flat not in self._owned:
+            return {}
         return {
-            name: self.arrays[flat][begin : begin + size].reshape(self.network.params[name].shape)
-            for name, (begin, size) in self._spans.items()
+            name: self._owned[flat][begin : begin + size].reshape(described[name].shape)
+            for name, (begin, size) in spans.items()
         }
 
     def _set_constants(self, mean: np.ndarray | float, std: np.ndarray | float) -> None:
         spans = np.array(list(self._spans.values()), np.int64).reshape(-1, 2)
-        blocks = [_padded(size) // PARAM_ALIGNMENT for _, size in spans]
+        blocks = [_padded(size, BLOCK) // BLOCK for _, size in spans]
         self._set("spans", spans)
         self._set("owner", np.repeat(np.arange(len(blocks)), blocks))
         self._set("mean", np.broadcast_to(mean, self.arrays["mean"].shape))
@@ -126,14 +176,24 @@ class Engine:
         """Fill all parameters by their initialisers; each draws from its own generator, keyed by (seed, name)."""
         for name, param in self.network.params.items():
             rng = np.random.Generator(np.random.Philox(key=[self.seed, zlib.crc32(name.encode())]))
-            self._set(name, param.init.fill(rng, param.shape, param.fan_in))
+            try:
+                self._set(name, param.init.fill(rng, param.shape, param.fan_in))
+            except ConfigError as error:
+                layer, _, key = name.rpartition(".")
+                raise error.under("layers", layer, "init_bias" if key == "bias" else "init") from error
+        self._begin_averages()
+
+    def _begin_averages(self) -> None:
+        """The averages of what there is now."""
+        for name, array in self.averages.items():
+            self.backend.upload(array, self.backend.download(self.arrays[name]))
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes of device memory: the arena, parameters with gradients and momentum, and everything else."""
-        flat = sum(self.arrays[name].nbytes for name in ("weights", "gradients", "velocity"))
-        owned = [a for name, a in self.arrays.items() if name not in self.network.params and not name.startswith("d ")]
-        other = sum(array.nbytes for array in owned) - flat
+        """Bytes of device memory: the arena, parameters with gradients, momentum and averages, and everything else."""
+        names = "weights", "gradients", "velocity", "pending", "weight averages"
+        flat = sum(self._owned[name].nbytes for name in names if name in self._owned)
+        other = sum(array.nbytes for array in self._owned.values()) - flat
         return {"arena": self._arena.nbytes, "parameters": flat, "other": other}
 
     @property
@@ -159,17 +219,22 @@ class Engine:
 
     def _record(self, kind: str, batch: int) -> Program:
         if kind == "eval":
-            return program.evaluation(self.network, self.values, batch)
+            values = self._averaged() if self.averages else self.values
+            return program.evaluation(self.network, values, batch)
         if kind == "loss":
             return program.loss(self.network, self.values, batch)
         if kind == "apply":
-            return Program(program.updating(self.values))
+            return Program(self._updating())
         if kind == "measure":
-            return Program(program.measuring(self.values))
+            return Program(update.measuring(self.values.flat))
         recorded = program.training(self.network, self.values, batch, accumulate=kind == "more")
         if kind == "train":
-            recorded.steps.extend(program.updating(self.values))
+            recorded.steps.extend(self._updating())
         return recorded
+
+    def _updating(self) -> list[Step]:
+        moving = {name: self.values.parameters[name] for name in self.trainable}
+        return update.updating(self.network, moving, self.values.flat, self.rule)
 
     def executor(self, kind: str, batch: int) -> Executor:
         """The program bound to memory; the arena grows when a program needs more than any before it."""
@@ -190,8 +255,9 @@ class Engine:
     ) -> None:
         """One step on up to `batch_size` samples: uint8 [n, H, W, C], uint8 [n], int32 [n].
 
-        rates: float32 [parameters, 3], learning rate, momentum and weight decay in the order of `parameters`; those
-        of parameters that are not trainable are not used.
+        rates: float32 [parameters, 4], learning rate, momentum, weight decay and share in the order of `parameters`;
+        those of parameters that are not trainable are not used. share: what the gradients since the last update of a
+        parameter are multiplied by in this one, 0 where it does not move at this step.
         On a GPU this returns before the step has run; `history` waits for it.
         """
         self._set("rates", rates * self._learns)
@@ -211,22 +277,34 @@ class Engine:
 
     def evaluate(
         self, pixels: np.ndarray, labels: np.ndarray, mirror: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Class probabilities [K, n] and per-sample results [3, n] (loss, top-1 error, top-k error); label -1: none."""
+    ) -> tuple[np.ndarray | None, np.ndarray]:
+        """Class probabilities [K, n], of a classifier, and of each sample the results [results, n]; label -1: none.
+
+        Of the averaged parameters and states, where there are averages.
+        """
         mirror = np.zeros(len(labels), np.uint8) if mirror is None else mirror
         self.feed(pixels, mirror, labels, step=0, offset=0)
         executor = self.executor("eval", len(labels))
         executor.run()
         recorded, _ = self.plan("eval", len(labels))
-        found = (self.backend.download(executor.array(value))[:, 0, 0, :] for value in recorded.outputs)
-        results, probabilities = found
-        return probabilities, results
+        found = [self.backend.download(executor.array(value))[:, 0, 0, :] for value in recorded.outputs]
+        count = len(recorded.results)
+        return found[count] if recorded.probabilities else None, np.concatenate(found[:count])
 
     def history(self, begin: int, end: int) -> np.ndarray:
-        """Sums over the samples of each step in [begin, end): loss, top-1 errors, top-k errors; [3, end - begin]."""
+        """Sums over the samples of each step in [begin, end), [results, end - begin], in the order of `results`."""
         if end - begin > program.RING:
             raise ValueError(f"results of {end - begin} steps are asked for, {program.RING} are kept")
         return self.backend.download(self.arrays["history"])[:, np.arange(begin, end) % program.RING]
+
+    def counts(self, *, evaluated: bool = False) -> dict[str, np.ndarray]:
+        """What costs have counted of each class in training or evaluation: int64 [3, K], declared, present, and both.
+
+        By cost, since the engine was made.
+        """
+        kind = program.EVALUATED if evaluated else program.COUNTS
+        counting = [node.name for node in self.network.costs if node.counted]
+        return {name: self.backend.download(self.arrays[f"{kind} {name}"]) for name in counting}
 
     def magnitudes(self) -> dict[str, tuple[float, float]]:
         """Per parameter: mean |w|, and mean |last update|."""
@@ -243,31 +321,62 @@ class Engine:
                 return step.layer, bad[0]
         return None
 
+    def norms(self, begin: int, end: int) -> np.ndarray:
+        """The norm of all gradients at each step in [begin, end), before clipping; empty where nothing is clipped."""
+        if "norms" not in self._owned:
+            return np.zeros(0)
+        return self.backend.download(self._owned["norms"])[np.arange(begin, end) % program.RING]
+
     def tensors(self) -> dict[str, np.ndarray]:
         """Host copies of all parameters and states, by PyTorch's names."""
-        return {name: self.backend.download(self.arrays[name]) for name in (*self.parameters, *self.states)}
+        return self._download({**self.parameters, **self.states})
 
     def momentum(self) -> dict[str, np.ndarray]:
         """Host copies of the last updates, by parameter."""
-        return {name: self.backend.download(array) for name, array in self.velocity.items()}
+        return self._download(self.velocity)
 
-    def load(self, tensors: dict[str, np.ndarray], momentum: dict[str, np.ndarray] | None = None) -> None:
-        """Set parameters and states, and the last updates where given; shapes must agree (see checkpoint.py)."""
-        for name in (*self.parameters, *self.states):
-            self._set(name, tensors[name])
-        for name, source in (momentum or {}).items():
-            self.backend.upload(self.velocity[name], np.ascontiguousarray(source, self.dtype))
+    def extras(self) -> dict[str, dict[str, np.ndarray]]:
+        """Host copies of what else a run goes on with: "ema", averages; "gradients", those that wait for an update."""
+        found = {"ema": self._download(self.averages), "gradients": self._download(self.pending)}
+        return {key: arrays for key, arrays in found.items() if arrays}
+
+    def _download(self, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        return {name: self.backend.download(array) for name, array in arrays.items()}
+
+    def load(
+        self,
+        tensors: Mapping[str, np.ndarray],
+        momentum: Mapping[str, np.ndarray] | None = None,
+        extras: Mapping[str, Mapping[str, np.ndarray]] | None = None,
+    ) -> None:
+        """Set parameters and states, and where given the last updates and extras; shapes must agree (checkpoint.py).
+
+        Averages that are not given begin with the values.
+        """
+        self._upload(self.arrays, {name: tensors[name] for name in (*self.parameters, *self.states)})
+        self._upload(self.velocity, momentum or {})
+        self._begin_averages()
+        self._upload(self.averages, (extras or {}).get("ema", {}))
+        self._upload(self.pending, (extras or {}).get("gradients", {}))
+
+    def _upload(self, targets: Mapping[str, Any], sources: Mapping[str, np.ndarray]) -> None:
+        for name in sources:
+            self.backend.upload(targets[name], np.ascontiguousarray(sources[name], self.dtype))
 
 
-def _padded(size: int) -> int:
-    return -(-size // PARAM_ALIGNMENT) * PARAM_ALIGNMENT
+def _padded(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
 
 
-def _spans(network: Network) -> dict[str, tuple[int, int]]:
-    """Where each parameter lies in the flat arrays: (begin, size), in elements."""
+def _length(spans: Spans, alignment: int) -> int:
+    """Elements of a flat array with these spans: whole blocks."""
+    return _padded(sum(_padded(size, alignment) for _, size in spans.values()), BLOCK)
+
+
+def _spans(shapes: Mapping[str, tuple[int, ...]], alignment: int) -> Spans:
+    """Where each array lies in a flat one: (begin, size), in elements."""
     spans, begin = {}, 0
-    for name, param in network.params.items():
-        size = int(np.prod(param.shape))
-        spans[name] = begin, size
-        begin += _padded(size)
+    for name, shape in shapes.items():
+        spans[name] = begin, prod(shape)
+        begin += _padded(prod(shape), alignment)
     return spans

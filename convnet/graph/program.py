@@ -1,4 +1,4 @@
-"""Which steps a run consists of: forward, backward and update of a network at one batch size."""
+"""Which steps a run consists of: forward and backward of a network at one batch size."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,25 +7,33 @@ import numpy as np
 
 from convnet.graph.net import LABELS, Network, Node
 from convnet.graph.steps import Recorder, Step, Value
-from kernels import cost, update
+from kernels import cost
 from layers.base import Shape
 
 RING = 1024  # steps whose results are kept on the device until the log reads them
-RESULTS = 3  # per-sample results of a cost: negative log likelihood, top-1 error, top-k error
+COUNTS, EVALUATED = "counts of", "evaluated counts of"  # what a cost has counted since the start, before its name
 
 
 @dataclass(frozen=True)
 class Program:
-    """A step list and the values it leaves: of the first cost, per-sample results [3, 1, 1, N] and, where it makes
-    them, class probabilities [K, 1, 1, N]."""
+    """A step list and the values it leaves: per-sample results [R, 1, 1, N] of each cost and, of the main one, the
+    probabilities of its classes [K, 1, 1, N] where it knows some."""
 
     steps: list[Step]
-    outputs: tuple[Value, ...] = ()
+    results: tuple[Value, ...] = ()
+    probabilities: Value | None = None
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return (*self.results, self.probabilities) if self.probabilities else self.results
 
 
 @dataclass
 class Values:
-    """The persistent values that programs share, by full name; `flat` holds those of the whole network."""
+    """The persistent values that programs share, by full name; `flat` holds those of the whole network.
+
+    A parameter that several layers use stands under the names of all.
+    """
 
     dtype: np.dtype
     nominal_batch: int
@@ -39,7 +47,8 @@ def training(network: Network, values: Values, batch: int, *, accumulate: bool =
     """Forward and backward; gradients are added to what is there if `accumulate`."""
     record = _Record(network, values, batch, training=True, accumulate=accumulate)
     program = record.forward()
-    record.report(program.outputs[0], first=not accumulate)
+    record.report(first=not accumulate)
+    record.count(COUNTS)
     record.backward()
     return program
 
@@ -51,23 +60,10 @@ def loss(network: Network, values: Values, batch: int) -> Program:
 
 def evaluation(network: Network, values: Values, batch: int) -> Program:
     """The forward pass of evaluation."""
-    return _Record(network, values, batch, training=False).forward()
-
-
-def updating(values: Values) -> list[Step]:
-    """The step that moves all parameters by their gradients."""
-    names = ("weights", "gradients", "velocity", "owner", "rates", "healthy")
-    arguments = dict(zip(update.SGD.arguments, (values.flat[name] for name in names), strict=True))
-    geometry = update.Sgd(blocks=values.flat["owner"].size, parameters=values.flat["rates"].shape[0])
-    return [Step("all", "update", update.SGD, geometry, arguments)]
-
-
-def measuring(values: Values) -> list[Step]:
-    """The step that takes the mean magnitude of each parameter and of its last update."""
-    names = ("weights", "velocity", "spans", "magnitudes")
-    arguments = dict(zip(update.MAGNITUDE.arguments, (values.flat[name] for name in names), strict=True))
-    geometry = update.Magnitude(parameters=values.flat["spans"].shape[0])
-    return [Step("all", "measure", update.MAGNITUDE, geometry, arguments)]
+    record = _Record(network, values, batch, training=False)
+    program = record.forward()
+    record.count(EVALUATED)
+    return program
 
 
 class _Record:
@@ -110,27 +106,41 @@ class _Record:
     def forward(self) -> Program:
         for node in self._nodes():
             y = self.outputs[node.name] = self._map(node.name, node.shape)
-            xs = [self.outputs[name] for name in node.inputs]
-            node.layer.forward(self.recorder.at(node.name, "forward"), xs, y)
-        main = self.network.costs[0].name
-        probabilities = self.recorder.kept.get((main, "p"))
-        outputs = (self.outputs[main], probabilities) if probabilities else (self.outputs[main],)
-        return Program(self.recorder.steps, outputs)
+            node.layer.forward(self.recorder.at(node.name, "forward"), self._xs(node), y)
+        main = self.network.main
+        probabilities = main.cost.probabilities(self.recorder.at(main.name, "forward"), self._xs(main))
+        results = tuple(self.outputs[node.name] for node in self.network.costs)
+        return Program(self.recorder.steps, results, probabilities if self.network.classifier else None)
 
-    def report(self, results: Value, *, first: bool) -> None:
-        flat = self.values.flat
-        geometry = cost.Report(batch=self.batch, ring=RING, first=first)
-        emit = self.recorder.at(results.name, "forward")
-        emit(cost.REPORT, geometry, y=results, clock=flat["clock"], history=flat["history"], healthy=flat["healthy"])
+    def report(self, *, first: bool) -> None:
+        """The sums of all results to the history, cost by cost."""
+        flat, offset = self.values.flat, 0
+        kept = {name: flat[name] for name in ("clock", "history", "healthy")}
+        for node in self.network.costs:
+            rows = len(node.results)
+            geometry = cost.Report(self.batch, RING, rows, offset, first, watched=node.cost.coeff > 0)
+            self.recorder.at(node.name, "forward")(cost.REPORT, geometry, y=self.outputs[node.name], **kept)
+            offset += rows
+
+    def count(self, kind: str) -> None:
+        """What costs count of each class, added to what they have counted so far."""
+        for node in self.network.costs:
+            if node.counted:
+                counts = self.values.flat[f"{kind} {node.name}"]
+                node.cost.count(self.recorder.at(node.name, "forward"), self._xs(node), counts)
 
     def backward(self) -> None:
         need = self.network.needing_gradient(self.values.gradients)
         for node in reversed(self._nodes()):
             dy = self.output_gradients.get(node.name)
             if node.name in need and (dy is not None or node.layer.is_cost):
-                dxs = [self._gradient(name) if name in need else None for name in node.inputs]
-                xs = [self.outputs[name] for name in node.inputs]
-                node.layer.backward(self.recorder.at(node.name, "backward"), xs, self.outputs[node.name], dy, dxs)
+                dxs = [self._gradient(name) if name in need else None for name in node.sources]
+                dxs += [None] * (len(node.inputs) - len(dxs))
+                emit = self.recorder.at(node.name, "backward")
+                node.layer.backward(emit, self._xs(node), self.outputs[node.name], dy, dxs)
+
+    def _xs(self, node: Node) -> list[Value]:
+        return [self.outputs[name] for name in node.inputs]
 
     def _gradient(self, name: str) -> Value:
         if name not in self.output_gradients:

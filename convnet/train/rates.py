@@ -1,13 +1,15 @@
 """Learning rate, momentum and weight decay of every parameter: a pure function of the step.
 
 The update is cuda-convnet2's: v = momentum * v - lr * gradient - lr * weight_decay * w; w = w + v, the gradient being
-the mean over the configured batch size.  The rate stands inside v: when it changes, what v holds is not rescaled.
+the mean over the configured batch size, and over the steps of the update where a layer is not updated at each.
+The rate stands inside v: when it changes, what v holds is not rescaled.
 """
 
 import numpy as np
 
 from convnet.config.schema import Solver
 from convnet.graph.net import Network
+from convnet.graph.update import period
 
 
 class RateTable:
@@ -15,24 +17,33 @@ class RateTable:
 
     def __init__(self, network: Network, solver: Solver, *, steps_total: int, steps_per_epoch: int):
         self.solver, self.steps_total, self.steps_per_epoch = solver, max(steps_total, 1), steps_per_epoch
+        parameters = [(node, *item) for node in network.nodes.values() for item in node.params.items()]
         rows = [
-            solver.rates(getattr(node.layer, "solver", None), bias=name.endswith(".bias"), decays=param.decays)
-            for node in network.nodes.values()
-            for name, param in node.params.items()
+            solver.rates(getattr(node.layer, "solver", None), bias=_is_bias(name), decays=param.decays)
+            for node, name, param in parameters
         ]
         self.base = np.array(rows, np.float64).reshape(-1, 3)  # columns lr, momentum, weight decay
+        self.biases = np.array([_is_bias(name) for _, name, _ in parameters], bool)
+        self.periods = np.array([period(node.layer) for node, *_ in parameters], np.int64)
 
-    def factor(self, step: int) -> float:
-        """What the schedule multiplies all rates by at `step`, an update counted from 0."""
-        return self.solver.schedule.factor_at(step, self.steps_total, self.steps_per_epoch)
+    def factor(self, step: int, *, bias: bool = False) -> float:
+        """What the schedule multiplies all rates, or those of biases, by at `step`, an update counted from 0."""
+        schedule = (self.solver.schedule_bias if bias else None) or self.solver.schedule
+        return schedule.factor_at(step, self.steps_total, self.steps_per_epoch)
 
     def at(self, step: int) -> np.ndarray:
-        """float32 [parameters, 3] for the update `step`."""
-        return (self.base * (self.factor(step), 1.0, 1.0)).astype(np.float32)
+        """float32 [parameters, 4] for the update `step`: lr, momentum, weight decay, share (see kernels/update)."""
+        lr = self.base[:, 0] * np.where(self.biases, self.factor(step, bias=True), self.factor(step))
+        share = ((step + 1) % self.periods == 0) / self.periods
+        return np.column_stack([lr, self.base[:, 1:], share]).astype(np.float32)
 
     def learning_rate(self, step: int) -> float:
         """The solver's own rate at `step`."""
         return self.solver.lr * self.factor(step)
+
+
+def _is_bias(name: str) -> bool:
+    return name.endswith(".bias")
 
 
 def trainable(network: Network, solver: Solver) -> tuple[str, ...]:

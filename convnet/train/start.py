@@ -1,6 +1,7 @@
 """`convnet train`: a run from its config, or from where it stopped."""
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,10 @@ from convnet.checkpoint import Checkpoint
 from convnet.config import Config, ConfigError, dump, fingerprint
 from convnet.console import Console, duration
 from convnet.data import Pipeline
-from convnet.evaluate import Evaluation, evaluate, topk_of
+from convnet.evaluate import Evaluation, evaluate
 from convnet.graph.engine import Engine
 from convnet.graph.program import RING
+from convnet.results import Results
 from convnet.run import Run, fresh, newest
 from convnet.train import loop
 from convnet.train.extension import Extension, Trigger, any_of, every_epochs, every_steps, stopping
@@ -59,13 +61,16 @@ def train(config: Config, backend: Any, console: Console, *, resume: str | None 
         source = session.make_source(config.data.train)
         session.check_classes(config, network, source.classes, where_from(config.data.train))
         check_length(config, len(source))
-        run, found = open_run(config, resume, console)
+        run, found = find_run(config, resume, console)
+        engine = session.make_engine(config, network, backend)
+        if not found:
+            session.initialize(config, engine)  # before there is a folder: what cannot start leaves none behind
+        run = run or fresh(Path(config.run.dir or ""))
         stack.enter_context(run.lock())
         stack.callback(console.close)
         console.open(run.log)
         if found:
             check_resume(config, found, source.classes, len(source), console.warn)
-        engine = session.make_engine(config, network, backend)
         drop = config.train.last_batch == "drop"
         batches = session.make_pipeline(config, network, config.data.train, source, backend, train=True, drop_last=drop)
         stack.enter_context(batches)
@@ -90,8 +95,8 @@ def check_length(config: Config, samples: int) -> None:
         raise config.locate(ConfigError(message + hint, ("train", "batch_size")))
 
 
-def open_run(config: Config, resume: str | None, console: Console) -> tuple[Run, Checkpoint | None]:
-    """The folder to work in, and the checkpoint to continue from."""
+def find_run(config: Config, resume: str | None, console: Console) -> tuple[Run | None, Checkpoint | None]:
+    """The folder to work in, None for a new one, and the checkpoint to continue from."""
     base = Path(config.run.dir or "")
     run = None if resume is None else newest(base) if resume == "" else Run(Path(resume))
     if resume and run and not run.config.is_file():
@@ -99,7 +104,7 @@ def open_run(config: Config, resume: str | None, console: Console) -> tuple[Run,
     if run is None:
         if resume is not None:
             console.say(f"nothing to resume in {base}: a new run begins")
-        return fresh(base), None
+        return None, None
     found = checkpoint.newest(run.checkpoints, console.warn)
     if not found:
         console.say(f"{run.path} has no checkpoint: it begins from the start")
@@ -119,7 +124,8 @@ def execute(job: Job, explain: bool) -> int:
         job.console.say(f"{job.run.path} is finished; a larger train.epochs continues it")
         return 0
     job.run.config.write_text(dump(job.config), "utf-8")
-    loop.run(trainer, extensions)
+    with contextlib.closing(trainer.batches):
+        loop.run(trainer, extensions)
     job.console.say(closing(job, trainer))
     return 0 if trainer.finished and not (evaluation and evaluation.owed) else job.request.code
 
@@ -142,8 +148,6 @@ def assemble(job: Job) -> tuple[Trainer, list[Extension]]:
         trainer.load(job.found.state)
         for extension in extensions:
             extension.load(job.found.state["extensions"].get(extension.name, extension.state()))
-    else:
-        engine.initialize()
     return trainer, extensions
 
 
@@ -167,7 +171,7 @@ def make_extensions(job: Job, table: RateTable, per_epoch: int) -> list[Extensio
             due=log_due,
             run=run_row(job, per_epoch),
             learning_rate=table.learning_rate,
-            topk=min(topk_of(job.engine.network), len(classes)),
+            results=Results(job.engine.results, job.engine.network.main.name),
         ),
     ]
     save = SaveCheckpoint(
@@ -200,7 +204,7 @@ def evaluator(job: Job) -> Callable[[], Evaluation | None]:
     return run
 
 
-def endless(pipeline: Pipeline, epoch: int, position: int) -> Iterator[Any]:
+def endless(pipeline: Pipeline, epoch: int, position: int) -> Generator[Any, None, None]:
     """The batches from a sample on, epoch after epoch."""
     while True:
         yield from pipeline.batches(epoch, position)
@@ -255,8 +259,14 @@ def opening(job: Job, trainer: Trainer) -> str:
 def closing(job: Job, trainer: Trainer) -> str:
     """What the run says last."""
     done = f"{trainer.epochs_done:.4g} of {trainer.epochs} epochs in {duration(trainer.lap())}"
-    best = f"; best top-1 {trainer.best['top1_accuracy']:.2%} at step {trainer.best['step']}" if trainer.best else ""
+    best = f"; {best_text(trainer.best)}" if trainer.best else ""
     if not trainer.finished:
         return f"stopped after step {trainer.step}, saved in {job.run.path}; --resume continues it"
     skipped = f"; {len(job.train.broken)} training images could not be read" if job.train.broken else ""
     return f"trained {done}{best}{skipped}; {job.run.path}"
+
+
+def best_text(best: dict[str, Any]) -> str:
+    """The best evaluation."""
+    result = f"top-1 {best['top1_accuracy']:.2%}" if "top1_accuracy" in best else f"loss {best['loss']:.4f}"
+    return f"best {result} at step {best['step']}"

@@ -1,11 +1,13 @@
 """What a training run is at any moment: its engine, its batches, and its counters."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+
+from convnet.results import Results
 
 
 class Trainer:
@@ -18,7 +20,7 @@ class Trainer:
     def __init__(
         self,
         engine: Any,
-        batches: Iterator[Any],
+        batches: Generator[Any, None, None],
         *,
         epochs: int,
         steps_per_epoch: int,
@@ -28,10 +30,10 @@ class Trainer:
         self.interrupted = interrupted
         self.step = self.epoch = self.position = 0
         self.stop = False  # set between steps alone, so that all extensions see the same
-        self.rates: np.ndarray = np.zeros((len(engine.parameters), 3), np.float32)
+        self.rates: np.ndarray = np.zeros((len(engine.parameters), 4), np.float32)
         self.window = Window()
         self.rows: list[dict[str, Any]] = []  # results that wait for the log
-        self.best: dict[str, Any] = {}  # step and top-1 accuracy of the best evaluation
+        self.best: dict[str, Any] = {}  # step and result of the best evaluation
         self.unsaved = True  # something has changed since the last checkpoint
         self.last_batch = engine.micro  # samples of the last program run
         self.seconds = self.waited = 0.0  # of training, and of it for data
@@ -40,6 +42,7 @@ class Trainer:
         self._fenced = 0.0
         self._collected = 0
         self._counts: list[int] = []
+        self._totals: dict[str, np.ndarray] = {}  # what costs had counted when last collected
 
     @property
     def steps_total(self) -> int:
@@ -89,9 +92,13 @@ class Trainer:
         return fence
 
     def collect(self) -> np.ndarray:
-        """Sums of loss, top-1 and top-k errors of each step since the last call, [3, steps]; waits for the device."""
+        """Sums of the results of each step since the last call, [results, steps]; waits for the device."""
         results = self.engine.history(self._collected, self.step)
-        self.window.add(results, self._counts)
+        self.window.add(self.engine.results, results, self._counts)
+        totals = self.engine.counts()
+        self.window.add_counts({name: total - self._totals.get(name, 0) for name, total in totals.items()})
+        self._totals = totals
+        self.window.add_norms(self.engine.norms(self._collected, self.step))
         self._collected, self._counts = self.step, []
         return results
 
@@ -127,24 +134,42 @@ class Trainer:
 
 
 class Window:
-    """Sums of the results since the last row of the log."""
+    """Sums of the results since the last row of the log.
 
-    def __init__(self, loss: float = 0.0, top1_errors: float = 0.0, topk_errors: float = 0.0, images: int = 0):
-        self.loss, self.top1_errors, self.topk_errors, self.images = loss, top1_errors, topk_errors, images
+    sums: by the names of the results. counts: of each cost that counts, three lists with a number for each class.
+    norms: of gradients, and steps those at which they were taken.
+    """
 
-    def add(self, results: np.ndarray, counts: list[int]) -> None:
-        # One step after the other: the sums do not depend on how often the device was asked.
-        for loss, top1, topk in results.T.tolist():
-            self.loss += loss
-            self.top1_errors += top1
-            self.topk_errors += topk
-        self.images += sum(counts)
+    def __init__(
+        self,
+        sums: dict[str, float] | None = None,
+        images: int = 0,
+        counts: dict[str, list[list[int]]] | None = None,
+        norms: float = 0.0,
+        steps: int = 0,
+    ):
+        self.sums, self.images, self.counts, self.norms, self.steps = sums or {}, images, counts or {}, norms, steps
 
-    def means(self) -> dict[str, float]:
-        """Mean loss, and the accuracies in 0..1."""
-        count = max(self.images, 1)
-        return {
-            "loss": self.loss / count,
-            "top1_accuracy": (count - self.top1_errors) / count,
-            "topk_accuracy": (count - self.topk_errors) / count,
-        }
+    def add(self, names: Sequence[str], results: np.ndarray, images: list[int]) -> None:
+        """results: [names, steps]. images: that counted, at each step."""
+        for name, row in zip(names, results.tolist(), strict=True):
+            total = self.sums.get(name, 0.0)
+            for value in row:  # one step after the other: sums do not depend on how often the device was asked
+                total += value
+            self.sums[name] = total
+        self.images += sum(images)
+
+    def add_counts(self, counts: dict[str, np.ndarray]) -> None:
+        for cost, table in counts.items():
+            self.counts[cost] = (table + np.array(self.counts.get(cost, 0))).tolist()
+
+    def add_norms(self, norms: np.ndarray) -> None:
+        for norm in norms.tolist():
+            self.norms += norm
+        self.steps += len(norms)
+
+    def means(self, results: Results) -> dict[str, Any]:
+        """What `results` makes of the sums; where gradients are clipped, also the mean of their norm before that."""
+        sums = {name: self.sums.get(name, 0.0) for name in results.names}
+        means = results.means(sums, self.images, self.counts)
+        return means | ({"gradient_norm": self.norms / self.steps} if self.steps else {})

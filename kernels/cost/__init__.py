@@ -1,15 +1,48 @@
-"""Softmax, the multinomial logistic cost with its error rates, and the record of a step's costs."""
+"""Softmax, costs of each sample with their error rates and gradients, and the record of a step's results."""
 
-from kernels.cost.geometry import Logreg, Report, Softmax
-from kernels.cost.launch import LOGREG_BACKWARD, LOGREG_FORWARD, REPORT, SOFTMAX_BACKWARD, SOFTMAX_FORWARD
+from kernels.cost.geometry import Bce, Count, Crossent, Logreg, OneHot, Report, Softmax, Sum2
+from kernels.cost.launch import (
+    BCE_BACKWARD,
+    BCE_FORWARD,
+    BCE_LOGITS_BACKWARD,
+    BCE_LOGITS_FORWARD,
+    COUNT,
+    CROSSENT_BACKWARD,
+    CROSSENT_FORWARD,
+    CROSSENT_LOGITS_BACKWARD,
+    CROSSENT_LOGITS_FORWARD,
+    LOGREG_BACKWARD,
+    LOGREG_FORWARD,
+    ONE_HOT,
+    REPORT,
+    SOFTMAX_BACKWARD,
+    SOFTMAX_FORWARD,
+    SUM2_FORWARD,
+)
 
 __all__ = [
+    "BCE_BACKWARD",
+    "BCE_FORWARD",
+    "BCE_LOGITS_BACKWARD",
+    "BCE_LOGITS_FORWARD",
+    "COUNT",
+    "CROSSENT_BACKWARD",
+    "CROSSENT_FORWARD",
+    "CROSSENT_LOGITS_BACKWARD",
+    "CROSSENT_LOGITS_FORWARD",
     "LOGREG_BACKWARD",
     "LOGREG_FORWARD",
+    "ONE_HOT",
     "REPORT",
     "SOFTMAX_BACKWARD",
     "SOFTMAX_FORWARD",
+    "SUM2_FORWARD",
+    "Bce",
+    "Count",
+    "Crossent",
     "Logreg",
+    "OneHot",
     "Report",
     "Softmax",
+    "Sum2",
 ]

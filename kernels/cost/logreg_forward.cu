@@ -1,4 +1,4 @@
-// Multinomial logistic cost: p = softmax(x); y = (negative log likelihood, top-1 error, top-k error)
+// Multinomial logistic cost: p = softmax(x); y = (negative log likelihood, an error for each k of topk)
 // of each sample. Block (samples, lanes), the lanes share the classes; grid N/samples. Constant THREADS, of a block.
 // Why: as softmax.cu. The likelihood comes from the logits, so that it is finite where p underflows.
 #include "column.cuh"
@@ -35,6 +35,6 @@ extern "C" __global__ void logreg_forward(Logreg g, Map<const float> x, const in
     float loss = logf(all.exponentials) - (1.0f - g.smoothing) * (chosen - top);
     if (g.smoothing != 0.0f) loss -= g.smoothing / g.classes * all.shifted;
     y.row(0, 0, 0)[at.i] = label < 0 ? 0.0f : known ? loss : not_a_number();
-    y.row(1, 0, 0)[at.i] = label >= 0 && (!known || rank >= 1);
-    y.row(2, 0, 0)[at.i] = label >= 0 && (!known || rank >= g.topk);
+    for (int k = 0; k < 8 && g.topk[k] != 0; ++k)
+        y.row(1 + k, 0, 0)[at.i] = label >= 0 && (!known || rank >= g.topk[k]);
 }

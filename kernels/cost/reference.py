@@ -1,4 +1,4 @@
-"""Costs in NumPy."""
+"""Softmax, the multinomial logistic cost and the record of results in NumPy."""
 
 import numpy as np
 
@@ -7,7 +7,8 @@ from kernels.layout import Array, Map
 
 
 @np.errstate(invalid="ignore")  # inf - inf is the NaN that `report` looks for
-def _softmax(x: Map, y: Map) -> None:
+def softmax(x: Map, y: Map) -> None:
+    """As softmax_forward."""
     np.subtract(x, x.max(axis=0), out=y)
     np.exp(y, out=y)
     y /= y.sum(axis=0)
@@ -15,7 +16,7 @@ def _softmax(x: Map, y: Map) -> None:
 
 def softmax_forward(g: Softmax, x: Map, y: Map) -> None:
     """y = exp(x - max) / sum exp(x - max) over the channels, at each pixel of each sample."""
-    _softmax(x, y)
+    softmax(x, y)
 
 
 def softmax_backward(g: Softmax, y: Map, dy: Map, dx: Map, beta: float) -> None:
@@ -31,14 +32,14 @@ def _one_hot(g: Logreg, labels: Array) -> np.ndarray:
 
 @np.errstate(invalid="ignore")
 def logreg_forward(g: Logreg, x: Map, labels: Array, p: Map, y: Map) -> None:
-    """Softmax of the logits, and per sample the negative log likelihood, the top-1 and the top-k error (0 or 1).
+    """Softmax of the logits, and per sample the negative log likelihood and an error (0 or 1) for each k of topk.
 
-    x, p: [K, 1, 1, N]. labels: int32 [N]; negative is unlabeled, and all three are 0. y: [3, 1, 1, N].
+    x, p: [K, 1, 1, N]. labels: int32 [N]; negative is unlabeled, and all are 0. y: [1 + len(topk), 1, 1, N].
     The likelihood is of the smoothed target (see `Logreg`). A sample counts as right within k when fewer than k classes
     have a greater logit, or an equal one and a lower index; NaN counts as greater than all, and is never right itself.
-    A label that is not below K gives NaN and two errors.
+    A label that is not below K gives NaN and errors.
     """
-    _softmax(x, p)
+    softmax(x, p)
     logits, target = x[:, 0, 0], _one_hot(g, labels)
     shifted = logits - logits.max(axis=0)
     log_sum = np.log(np.exp(shifted).sum(axis=0))
@@ -50,8 +51,8 @@ def logreg_forward(g: Logreg, x: Map, labels: Array, p: Map, y: Map) -> None:
     rank = g.classes - behind.sum(axis=0)
     labeled, known = labels >= 0, labels < g.classes
     y[0, 0, 0] = np.where(labeled, np.where(known, loss, np.nan), 0)
-    y[1, 0, 0] = labeled & ~(known & (rank < 1))
-    y[2, 0, 0] = labeled & ~(known & (rank < g.topk))
+    for row, k in enumerate(g.topk, 1):
+        y[row, 0, 0] = labeled & ~(known & (rank < k))
 
 
 def logreg_backward(g: Logreg, p: Map, labels: Array, dx: Map, beta: float) -> None:
@@ -65,13 +66,15 @@ def logreg_backward(g: Logreg, p: Map, labels: Array, dx: Map, beta: float) -> N
 
 
 def report(g: Report, y: Map, clock: Array, history: Array, healthy: Array) -> None:
-    """history[i, step % ring] = or += the sum of y[i] over the samples; healthy[0] = 0 if the first is not finite.
+    """history[offset + i, step % ring] = or += the sum of y[i] over the samples.
 
-    y: [3, 1, 1, N] of logreg_forward. clock: uint32 [4], its third the step. history: float64 [3, ring].
-    healthy: int32 [1], otherwise left as it is. The first sum is the loss: once it is infinite or NaN, updates stop.
+    y: [rows, 1, 1, N], the results of one cost. clock: uint32 [4], its third the step. history: float64, all rows of
+    all costs by ring. healthy: int32 [1], set to 0 where the first sum, the loss, is infinite or NaN and `watched` says
+    that this counts, otherwise left as it is: updates stop.
     """
     total = y[:, 0, 0].sum(axis=1, dtype=np.float64)
     slot = int(clock[2]) % g.ring
-    history[:, slot] = total if g.first else history[:, slot] + total
-    if not np.isfinite(total[0]):
+    held = history[g.offset : g.offset + g.rows, slot]
+    held[...] = total if g.first else held + total
+    if g.watched and not np.isfinite(total[0]):
         healthy[0] = 0

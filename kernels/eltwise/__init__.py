@@ -1,6 +1,6 @@
-"""Weighted sums and copies of maps: element-wise sum and concatenation, forward and backward."""
+"""Weighted sums, copies and maxima of maps: element-wise sum and maximum, and concatenation, forward and backward."""
 
-from kernels.eltwise.geometry import Copy, Sum
-from kernels.eltwise.launch import COPY, SUM
+from kernels.eltwise.geometry import Copy, Maximum, Sum
+from kernels.eltwise.launch import COPY, MAXIMUM, MAXIMUM_BACKWARD, SUM
 
-__all__ = ["COPY", "SUM", "Copy", "Sum"]
+__all__ = ["COPY", "MAXIMUM", "MAXIMUM_BACKWARD", "SUM", "Copy", "Maximum", "Sum"]

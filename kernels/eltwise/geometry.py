@@ -1,4 +1,4 @@
-"""Geometries of sums and copies of maps."""
+"""Geometries of sums, copies and maxima of maps."""
 
 from dataclasses import dataclass
 
@@ -24,3 +24,14 @@ class Copy:
     batch: int
     x_offset: int = 0
     y_offset: int = 0
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The `index`-th of several maps of `channels` x `height` x `width` x `batch` (0 to 254) in their maximum."""
+
+    channels: int
+    height: int
+    width: int
+    batch: int
+    index: int

@@ -17,11 +17,13 @@ class CublasError(RuntimeError):
 
 
 def gemm(
-    stream: Any, workspace: Any, a: Any, b: Any, out: Any, sizes: tuple[int, int, int], ops: str, beta: float
-) -> None:
+    stream: Any, workspace: Any, a: Any, b: Any, out: Any, sizes: tuple[int, int, int], ops: str, beta: float,
+    count: int = 1,
+) -> None:  # fmt: skip
     """out[m, n] = op(a)[m, k] op(b)[k, n] + beta out[m, n], all row-major and contiguous; sizes (m, n, k).
 
     ops: "N" or "T" for each of a and b: T means that the array holds the transpose. out is not read when beta is 0.
+    count: so many products; the matrices of each array lie one after the other.
     """
     m, n, k = sizes
     op_a, op_b = (T if op == "T" else N for op in ops)
@@ -29,15 +31,17 @@ def gemm(
     _check("cublasSetStream_v2", handle, ctypes.c_void_p(stream.ptr))
     _check("cublasSetWorkspace_v2", handle, ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes))
     # cuBLAS is column-major: what is row-major [m, n] to us is its [n, m], so it computes out' = op(b)' op(a)'.
+    strides = [(ctypes.c_longlong(size),) if count > 1 else () for size in (k * n, m * k, m * n)]
     _check(
-        "cublasSgemm_v2",
+        "cublasSgemmStridedBatched" if count > 1 else "cublasSgemm_v2",
         handle,
         *(op_b, op_a, n, m, k),
         ctypes.byref(ctypes.c_float(1.0)),
-        *(ctypes.c_void_p(b.data.ptr), k if op_b == T else n),
-        *(ctypes.c_void_p(a.data.ptr), m if op_a == T else k),
+        *(ctypes.c_void_p(b.data.ptr), k if op_b == T else n, *strides[0]),
+        *(ctypes.c_void_p(a.data.ptr), m if op_a == T else k, *strides[1]),
         ctypes.byref(ctypes.c_float(beta)),
-        *(ctypes.c_void_p(out.data.ptr), n),
+        *(ctypes.c_void_p(out.data.ptr), n, *strides[2]),
+        *((count,) if count > 1 else ()),
     )
 
 

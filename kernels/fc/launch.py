@@ -16,29 +16,29 @@ DGRAD = Op("fc.dgrad", reference.dgrad, writes=("dx",))
 WGRAD = Op("fc.wgrad", reference.wgrad, writes=("dw",))
 BGRAD = Op("fc.bgrad", reference.bgrad, writes=("db",))
 
-# Row-major: x [features, N], y [outputs, N], w [outputs, features].
+# Row-major: x [features, N], y [outputs, N], w [outputs, features/parts].
 
 
-def product(rows: int, columns: int, rank: int) -> Launch:
-    """One block of tiled.cu for each tile of a rows x columns result."""
-    m, j = ranked_tile(rows, columns, 1, rank)
-    blocks = ceil_div(rows, m) * ceil_div(columns, j)
+def product(rows: int, columns: int, parts: int, rank: int) -> Launch:
+    """One block of tiled.cu for each tile of each part, a result of rows x columns."""
+    m, j = ranked_tile(rows, columns, parts, rank)
+    blocks = ceil_div(rows, m) * ceil_div(columns, j) * parts
     return Launch((blocks,), (THREADS,), define=(("TILE_M", m), ("TILE_J", j)))
 
 
 @FORWARD.variant("tiled.cu", rank=RANKS)
 def tiled(g: Fc, rank: int) -> Launch:
-    return product(g.outputs, g.batch, rank)
+    return product(g.part_outputs, g.batch, g.parts, rank)
 
 
 @DGRAD.variant("tiled.cu", rank=RANKS)
 def tiled_dgrad(g: Fc, rank: int) -> Launch:
-    return product(g.features, g.batch, rank)
+    return product(g.part_features, g.batch, g.parts, rank)
 
 
 @WGRAD.variant("tiled.cu", rank=RANKS)
 def tiled_wgrad(g: Fc, rank: int) -> Launch:
-    return product(g.outputs, g.features, rank)
+    return product(g.part_outputs, g.part_features, g.parts, rank)
 
 
 @FORWARD.variant("bias.cu")
@@ -49,7 +49,7 @@ def cublas(g: Fc) -> Plan:
 
 
 def _forward(stream: Any, g: Fc, x: Any, w: Any, b: Any, y: Any, workspace: Any) -> None:
-    gemm(stream, workspace, w, x, y, (g.outputs, g.batch, g.features), "NN", 1.0)
+    gemm(stream, workspace, w, x, y, (g.part_outputs, g.batch, g.part_features), "NN", 1.0, g.parts)
 
 
 @DGRAD.variant()
@@ -58,7 +58,7 @@ def cublas_dgrad(g: Fc) -> Plan:
 
 
 def _dgrad(stream: Any, g: Fc, dy: Any, w: Any, dx: Any, beta: float, workspace: Any) -> None:
-    gemm(stream, workspace, w, dy, dx, (g.features, g.batch, g.outputs), "TN", beta)
+    gemm(stream, workspace, w, dy, dx, (g.part_features, g.batch, g.part_outputs), "TN", beta, g.parts)
 
 
 @WGRAD.variant()
@@ -67,7 +67,7 @@ def cublas_wgrad(g: Fc) -> Plan:
 
 
 def _wgrad(stream: Any, g: Fc, x: Any, dy: Any, dw: Any, beta: float, workspace: Any) -> None:
-    gemm(stream, workspace, dy, x, dw, (g.outputs, g.features, g.batch), "NT", beta)
+    gemm(stream, workspace, dy, x, dw, (g.part_outputs, g.part_features, g.batch), "NT", beta, g.parts)
 
 
 @BGRAD.variant("bias.cu")

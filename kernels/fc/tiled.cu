@@ -1,6 +1,8 @@
 // The three products of a fully connected layer, by kernels of ours alone: y = w x + b, dx = beta dx + w' dy,
 // dw = beta dw + dy x'. Matrices are row-major and contiguous: x [features][N], y [outputs][N], w [outputs][features].
-// A block of 256 threads computes a tile of TILE_M x TILE_J elements. Grid: tiles of the result, the rows fastest.
+// With parts, each is a product of its own, the parts of every matrix lying one after the other.
+// A block of 256 threads computes a tile of TILE_M x TILE_J elements. Grid: tiles of the result, the rows fastest, then
+// parts.
 // Why: single loads, so that no size is special; neighbouring threads read neighbours whichever way a matrix lies.
 #include "gemm.cuh"
 
@@ -68,13 +70,19 @@ struct Operands {
     }
 };
 
-// out[m][j] = beta out + bias[m] + sum over k of a[m][k] b[j][k].
+// out[m][j] = beta out + bias[m] + sum over k of a[m][k] b[j][k], in each part.
 template <typename A, typename B>
 __device__ void product(const float* a, const float* b, int rows, int columns, int depth, const float* bias, float* out,
                         float beta) {
     __shared__ Stage<T> stages[2];
     const int tiles = (rows + T::M - 1) / T::M;
-    const int m = blockIdx.x % tiles * T::M, j = blockIdx.x / tiles * T::J;
+    const int m = blockIdx.x % tiles * T::M, across = (columns + T::J - 1) / T::J;
+    const int j = blockIdx.x / tiles % across * T::J;
+    const long long part = blockIdx.x / tiles / across;
+    a += part * rows * depth;
+    b += part * depth * columns;
+    out += part * rows * columns;
+    if (bias) bias += part * rows;
     float sums[T::ROWS][T::COLS];
     Operands<A, B> operands{A(a, m, rows, depth), B(b, j, columns, depth)};
     multiply(operands, (depth + T::DEPTH - 1) / T::DEPTH, stages, sums);
@@ -90,15 +98,16 @@ __device__ void product(const float* a, const float* b, int rows, int columns, i
 
 extern "C" __global__ void __launch_bounds__(T::THREADS, RESIDENT)
     forward(Fc g, Map<const float> x, const float* w, const float* b, Map<float> y) {
-    product<Rows<T::M>, Columns<T::J>>(w, x.data, g.outputs, g.batch, g.features, b, y.data, 0.0f);
+    product<Rows<T::M>, Columns<T::J>>(w, x.data, g.outputs / g.parts, g.batch, g.features / g.parts, b, y.data, 0.0f);
 }
 
 extern "C" __global__ void __launch_bounds__(T::THREADS, RESIDENT)
     dgrad(Fc g, Map<const float> dy, const float* w, Map<float> dx, float beta) {
-    product<Columns<T::M>, Columns<T::J>>(w, dy.data, g.features, g.batch, g.outputs, nullptr, dx.data, beta);
+    product<Columns<T::M>, Columns<T::J>>(w, dy.data, g.features / g.parts, g.batch, g.outputs / g.parts, nullptr,
+                                          dx.data, beta);
 }
 
 extern "C" __global__ void __launch_bounds__(T::THREADS, RESIDENT)
     wgrad(Fc g, Map<const float> x, Map<const float> dy, float* dw, float beta) {
-    product<Rows<T::M>, Rows<T::J>>(dy.data, x.data, g.outputs, g.features, g.batch, nullptr, dw, beta);
+    product<Rows<T::M>, Rows<T::J>>(dy.data, x.data, g.outputs / g.parts, g.features / g.parts, g.batch, nullptr, dw, beta);
 }

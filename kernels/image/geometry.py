@@ -1,4 +1,4 @@
-"""Geometry of image preparation."""
+"""Geometries of image preparation, resizing, smoothing and colour."""
 
 from dataclasses import dataclass
 
@@ -11,3 +11,66 @@ class Prepare:
     height: int
     width: int
     batch: int
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A map of `channels` x `height` x `width` x `batch`, to one of the same axes."""
+
+    channels: int
+    height: int
+    width: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class Blur:
+    """A Gaussian of `size` taps (odd) and standard deviation `stdev`, along columns (`vertical`) or rows."""
+
+    channels: int
+    height: int
+    width: int
+    batch: int
+    size: int
+    stdev: float
+    vertical: bool
+
+
+@dataclass(frozen=True)
+class Resize:
+    """A map of `height` x `width` to one of `out_h` x `out_w`, an output pixel being `scale` input pixels."""
+
+    channels: int
+    height: int
+    width: int
+    batch: int
+    out_h: int
+    out_w: int
+    scale: float
+
+
+@dataclass(frozen=True)
+class Rscale:
+    """A map of `height` x `width`, shrunk by a random factor, to a crop of `out_h` x `out_w`, neither side larger.
+
+    `key`, in [0, 2^31), tells the layers of a network apart: each draws its own numbers.
+    """
+
+    channels: int
+    height: int
+    width: int
+    batch: int
+    out_h: int
+    out_w: int
+    key: int
+
+
+@dataclass(frozen=True)
+class Colour:
+    """A map of three `channels` to another of three. center: 50 is subtracted from L*."""
+
+    channels: int
+    height: int
+    width: int
+    batch: int
+    center: bool

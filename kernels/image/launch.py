@@ -1,10 +1,17 @@
-"""The image operation and its CUDA variants."""
+"""The image operations and their CUDA variants."""
 
 from kernels.image import reference
-from kernels.image.geometry import Prepare
+from kernels.image.geometry import Blur, Colour, Flip, Prepare, Resize, Rscale
 from kernels.op import Launch, Op, ceil_div
+from kernels.rows import VECTOR, map_launch, row_launch, whole_batch_vectors, whole_vectors
 
 PREPARE = Op("image.prepare", reference.prepare, writes=("y",))
+FLIP = Op("image.flip", reference.flip, writes=("y",))
+BLUR = Op("image.blur", reference.blur, writes=("y",))
+RESIZE = Op("image.resize", reference.resize, writes=("y",))
+RSCALE = Op("image.rscale", reference.rscale, writes=("y",))
+RGB2YUV = Op("image.rgb2yuv", reference.rgb2yuv, writes=("y",), inplace=(("x", "y"),))
+RGB2LAB = Op("image.rgb2lab", reference.rgb2lab, writes=("y",), inplace=(("x", "y"),))
 
 SAMPLES, BYTES = 32, 128
 
@@ -13,3 +20,53 @@ SAMPLES, BYTES = 32, 128
 def transpose(g: Prepare) -> Launch:
     blocks = ceil_div(g.batch, SAMPLES) * ceil_div(g.width * g.channels, BYTES) * g.height
     return Launch((blocks,), (32, 8), define=(("SAMPLES", SAMPLES), ("BYTES", BYTES)))
+
+
+@FLIP.variant("flip.cu")
+def flip_single(g: Flip) -> Launch:
+    return map_launch(g)
+
+
+@FLIP.variant("flip.cu", fits=whole_batch_vectors)
+def flip_vec4(g: Flip) -> Launch:
+    return map_launch(g, VECTOR)
+
+
+def _blur(g: Blur, vector: int) -> Launch:
+    launch = map_launch(g, vector)
+    taps = ",".join(f"{tap:.9e}f" for tap in reference.gaussian(g.size, g.stdev))
+    return Launch(launch.grid, launch.block, define=(*launch.define, ("SIZE", g.size), ("TAPS", taps)))
+
+
+@BLUR.variant("blur.cu")
+def blur_single(g: Blur) -> Launch:
+    return _blur(g, 1)
+
+
+@BLUR.variant("blur.cu", fits=whole_batch_vectors)
+def blur_vec4(g: Blur) -> Launch:
+    return _blur(g, VECTOR)
+
+
+@RESIZE.variant("resize.cu")
+@RSCALE.variant("rscale.cu")
+def bilinear_single(g: Resize | Rscale) -> Launch:
+    return row_launch(g.channels, g.out_h, g.out_w * g.batch)
+
+
+@RESIZE.variant("resize.cu", fits=whole_batch_vectors)
+@RSCALE.variant("rscale.cu", fits=whole_batch_vectors)
+def bilinear_vec4(g: Resize | Rscale) -> Launch:
+    return row_launch(g.channels, g.out_h, g.out_w * g.batch, VECTOR)
+
+
+@RGB2YUV.variant("colour.cu")
+@RGB2LAB.variant("colour.cu")
+def pixel_single(g: Colour) -> Launch:
+    return row_launch(1, g.height, g.width * g.batch)
+
+
+@RGB2YUV.variant("colour.cu", fits=whole_vectors)
+@RGB2LAB.variant("colour.cu", fits=whole_vectors)
+def pixel_vec4(g: Colour) -> Launch:
+    return row_launch(1, g.height, g.width * g.batch, VECTOR)

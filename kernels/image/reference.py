@@ -1,9 +1,14 @@
-"""Image preparation in NumPy."""
+"""Image operations in NumPy."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernels.image.geometry import Prepare
+from kernels.image.geometry import Blur, Colour, Flip, Prepare, Resize, Rscale
 from kernels.layout import Array, Map
+from kernels.random.philox import philox4x32
 
 
 def prepare(g: Prepare, pixels: Array, mirror: Array, mean: Array, std: Array, y: Map) -> None:
@@ -15,3 +20,141 @@ def prepare(g: Prepare, pixels: Array, mirror: Array, mean: Array, std: Array, y
     y /= std[:, None, None, None]
     flipped = np.flatnonzero(mirror)
     y[..., flipped] = y[:, :, ::-1, flipped]
+
+
+def _add(y: Map, beta: float, value: Any) -> None:
+    y[...] = value if beta == 0 else beta * y + value
+
+
+def flip(g: Flip, x: Map, y: Map, beta: float) -> None:
+    """y[c, h, w] = beta * y[c, h, w] + x[c, h, W - 1 - w]; it is its own transpose."""
+    _add(y, beta, x[:, :, ::-1])
+
+
+def gaussian(size: int, stdev: float) -> list[float]:
+    """exp(-d^2 / (2 stdev^2)) for |d| <= size // 2, scaled to the sum 1."""
+    taps = [math.exp(-((d / stdev) ** 2) / 2) for d in range(-(size // 2), size // 2 + 1)]
+    return [tap / math.fsum(taps) for tap in taps]
+
+
+def blur(g: Blur, x: Map, y: Map, beta: float) -> None:
+    """y = beta * y + x convolved with the Gaussian along one axis, zeros outside; it is its own transpose."""
+    axis, half = 1 if g.vertical else 2, g.size // 2
+    margins = [(half, half) if i == axis else (0, 0) for i in range(4)]
+    wide = np.moveaxis(np.pad(x, margins), axis, 0)
+    result = sum(tap * wide[d : d + x.shape[axis]] for d, tap in enumerate(gaussian(g.size, g.stdev)))
+    _add(y, beta, np.moveaxis(np.asarray(result), 0, axis))
+
+
+class Lattice(NamedTuple):
+    """Where the outputs along one axis lie on the input: output o at first + o * step, clamped to [0, last]."""
+
+    first: float
+    step: float
+    last: float
+
+
+def _bilinear(x: Map, rows: Lattice, columns: Lattice, y: Map) -> None:
+    above, below, down = _neighbours(rows, x.shape[1], y.shape[1])
+    left, right, across = _neighbours(columns, x.shape[2], y.shape[2])
+    down, across = down[:, None, None].astype(x.dtype), across[:, None].astype(x.dtype)
+
+    def along_row(row: Any) -> Any:
+        return (1 - across) * row[:, :, left] + across * row[:, :, right]
+
+    y[...] = (1 - down) * along_row(x[:, above]) + down * along_row(x[:, below])
+
+
+def _neighbours(lattice: Lattice, side: int, count: int) -> tuple[Any, Any, Any]:
+    """The two pixels that each output lies between, and the share of the second."""
+    at = np.clip(lattice.first + np.arange(count) * lattice.step, 0, lattice.last)
+    first = at.astype(np.int64)
+    return first, np.minimum(first + 1, side - 1), at - first
+
+
+def _centred(side: int, count: float, scale: float, first: float = 0.0) -> Lattice:
+    """`count` outputs of `scale` pixels about the middle of the side, from the output `first` on.
+
+    cuda-convnet2 stays 1.01 pixels away from the end, so that the next pixel exists.
+    """
+    return Lattice(side * 0.5 + (first - count * 0.5) * scale, scale, max(0.0, side - 1.01))
+
+
+def resize(g: Resize, x: Map, y: Map) -> None:
+    """y[c, p, q] = x[c] at (p scale + H / 2 - P / 2 scale, ...), clamped to [0, H - 1.01], bilinear. scale: float32."""
+    scale = float(np.float32(g.scale))
+    _bilinear(x, _centred(g.height, g.out_h, scale), _centred(g.width, g.out_w, scale), y)
+
+
+class Draw(NamedTuple):
+    """A random scale and crop: pixels of the input to one of the shrunk image; its sides; the corner of the crop."""
+
+    scale: float
+    sides: tuple[int, int]
+    corner: tuple[int, int]
+
+
+def draw(g: Rscale, clock: Array) -> Draw:
+    """What a step draws, of the four words w of Philox with the key (seed low, seed high), counter (0, 0, step, key).
+
+    The side that is shorter in proportion to the crop's shrinks to crop + s. s is the least whose cumulated crops,
+    1 + 4 + ... + (s + 1)^2, are above (w0 + 1/2) / 2^32 of those of all s. The scale is side / (crop + s) less
+    (1 - w1 / 2^32) of the way to side / (crop + s + 1) or 1. The corner is w2 and w3, in units of 2^-32 of the places.
+    """
+    seed_low, seed_high, step, _ = (int(word) for word in clock)
+    words = [int(word) for word in philox4x32((0, 0, step, g.key), (seed_low, seed_high))]
+    sides, crops = (g.height, g.width), (g.out_h, g.out_w)
+    tight = 0 if g.height * g.out_w <= g.width * g.out_h else 1
+    side, crop = sides[tight], crops[tight]
+    count = np.arange(1, side - crop + 2, dtype=np.float64)
+    cumulated = count * (count + 1) * (2 * count + 1) / 6
+    s = int(np.searchsorted(cumulated, (words[0] + 0.5) * 2.0**-32 * cumulated[-1], side="right"))
+    most, least = side / (crop + s), max(1.0, side / (crop + s + 1))
+    scale = least + words[1] * 2.0**-32 * (most - least)
+    shrunk = [max(int(sides[axis] / scale), crops[axis]) for axis in range(2)]
+    shrunk[tight] = crop + s
+    corner = [words[2 + axis] * (shrunk[axis] - crops[axis] + 1) >> 32 for axis in range(2)]
+    return Draw(scale, (shrunk[0], shrunk[1]), (corner[0], corner[1]))
+
+
+def rscale(g: Rscale, x: Map, clock: Array, y: Map) -> None:
+    """y = a random crop of x shrunk by a random factor, one for all samples (see `draw`), bilinear as `resize`.
+
+    Where the factor is 1, the crop is of x itself. clock: uint32 [4], (seed low, seed high, step, sample offset).
+    """
+    drawn = draw(g, clock)
+    rows, columns = (
+        _centred(side, shrunk, drawn.scale, first)._replace(**_whole(side, drawn.scale))
+        for side, shrunk, first in zip((g.height, g.width), drawn.sides, drawn.corner, strict=True)
+    )
+    _bilinear(x, rows, columns, y)
+
+
+def _whole(side: int, scale: float) -> dict[str, float]:
+    """The end of a lattice that falls on pixels, where there is nothing to stay away from."""
+    return {"last": side - 1.0} if scale == 1 else {}
+
+
+YUV = ((0.2126, 0.7152, 0.0722), (-0.09991, -0.33609, 0.436), (0.615, -0.55861, -0.05639))
+XYZ = ((0.49, 0.31, 0.2), (0.17697, 0.8124, 0.01063), (0.0, 0.01, 0.99))
+
+
+def _mix(matrix: Sequence[Sequence[float]], x: Map) -> list[Any]:
+    return [r * x[0] + g * x[1] + b * x[2] for r, g, b in matrix]
+
+
+def rgb2yuv(g: Colour, x: Map, y: Map) -> None:
+    """Y, U, V of R, G, B: a linear map (BT.709)."""
+    y[...] = _mix(YUV, x)
+
+
+def _lightness(t: Any) -> Any:
+    """Nearly the cube root, linear near 0."""
+    bound = 0.0088564517
+    return np.where(t > bound, np.maximum(t, bound) ** 0.3333, 7.787037 * t + 0.13793103)
+
+
+def rgb2lab(g: Colour, x: Map, y: Map) -> None:
+    """L* (less 50 with `center`), a*, b* of R, G, B in [0, 1]."""
+    fx, fy, fz = (_lightness(t) for t in _mix(XYZ, x))
+    y[...] = 116 * fy - (66 if g.center else 16), 500 * (fx - fy), 200 * (fy - fz)

@@ -1,10 +1,11 @@
 """Elementwise neurons (activations): y = f(x) and dx = beta * dx + f'(x) dy.
 
-Each derivative is written in terms of y, so that x need not outlive the forward pass and y may take its place.
+Where a derivative can be written in terms of y, it is, so that x need not outlive the forward pass and y may take its
+place; BACKWARD_X is for the other kinds. Where it is a constant, a scaled sum (kernels/eltwise) is the backward pass.
 """
 
 from kernels.neuron.geometry import Neuron
-from kernels.neuron.launch import BACKWARD, FORWARD
-from kernels.neuron.reference import KINDS
+from kernels.neuron.launch import BACKWARD, BACKWARD_X, FORWARD
+from kernels.neuron.reference import FUNCTIONS, KINDS
 
-__all__ = ["BACKWARD", "FORWARD", "KINDS", "Neuron"]
+__all__ = ["BACKWARD", "BACKWARD_X", "FORWARD", "FUNCTIONS", "KINDS", "Neuron"]

@@ -1,10 +1,10 @@
-"""Normalisation: local response (across maps) and batch.
+"""Normalisation: local response (across maps: lrn; within a map: rnorm), contrast (cnorm) and batch.
 
 Batch normalisation in training is batch_stats, then batch_forward. Its backward pass is batch_sums, then batch_dgrad
 for the input, and batch_wgrad for the weight (from sum_dy_xhat) and for the bias (from sum_dy), each where wanted.
 """
 
-from kernels.norm.geometry import BatchNorm, Lrn
+from kernels.norm.geometry import BatchNorm, Cnorm, Lrn, Rnorm
 from kernels.norm.launch import (
     BATCH_DGRAD,
     BATCH_FORWARD,
@@ -12,8 +12,12 @@ from kernels.norm.launch import (
     BATCH_STATS,
     BATCH_SUMS,
     BATCH_WGRAD,
+    CNORM_BACKWARD,
+    CNORM_FORWARD,
     LRN_BACKWARD,
     LRN_FORWARD,
+    RNORM_BACKWARD,
+    RNORM_FORWARD,
 )
 
 __all__ = [
@@ -23,8 +27,14 @@ __all__ = [
     "BATCH_STATS",
     "BATCH_SUMS",
     "BATCH_WGRAD",
+    "CNORM_BACKWARD",
+    "CNORM_FORWARD",
     "LRN_BACKWARD",
     "LRN_FORWARD",
+    "RNORM_BACKWARD",
+    "RNORM_FORWARD",
     "BatchNorm",
+    "Cnorm",
     "Lrn",
+    "Rnorm",
 ]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kernels.layout import Array, Map
-from kernels.norm.geometry import BatchNorm, Lrn
+from kernels.norm.geometry import BatchNorm, Cnorm, Lrn, Rnorm
 
 
 def _neighbours(g: Lrn) -> Iterator[tuple[slice, slice]]:
@@ -16,20 +16,34 @@ def _neighbours(g: Lrn) -> Iterator[tuple[slice, slice]]:
         yield slice(low, high), slice(low + offset, high + offset)
 
 
-def _base(g: Lrn, x: Map) -> Map:
-    """k + alpha * S, the base of the power."""
-    square = x * x
-    base = np.zeros_like(x)
+def _window_sums(g: Lrn, values: Map) -> Map:
+    """For each channel: the sum over the channels of its window."""
+    if g.blocked:
+        return _block_sums(g, values)
+    sums = np.zeros_like(values)
     for channels, neighbours in _neighbours(g):
-        base[channels] += square[neighbours]
-    base *= g.alpha
-    base += g.k
-    return base
+        sums[channels] += values[neighbours]
+    return sums
+
+
+def _holding_sums(g: Lrn, values: Map) -> Map:
+    """For each channel: the sum over the channels whose window holds it."""
+    if g.blocked:
+        return _block_sums(g, values)
+    sums = np.zeros_like(values)
+    for channels, neighbours in _neighbours(g):
+        sums[neighbours] += values[channels]
+    return sums
+
+
+def _block_sums(g: Lrn, values: Map) -> Map:
+    sums = np.add.reduceat(values, range(0, g.channels, g.size), axis=0)
+    return sums[np.arange(g.channels) // g.size]
 
 
 def lrn_forward(g: Lrn, x: Map, y: Map) -> None:
     """y = x * (k + alpha * S)^-power (Krizhevsky et al. 2012, 3.3)."""
-    np.multiply(x, _base(g, x) ** -g.power, out=y)
+    np.multiply(x, _base(g, _window_sums(g, x * x)) ** -g.power, out=y)
 
 
 def lrn_backward(g: Lrn, x: Map, dy: Map, dx: Map, beta: float) -> None:
@@ -37,18 +51,99 @@ def lrn_backward(g: Lrn, x: Map, dy: Map, dx: Map, beta: float) -> None:
 
     The sum is over the channels whose window holds this one.
     """
-    base = _base(g, x)
-    local = base**-g.power
-    local *= dy
-    ratio = local * x
-    ratio /= base
-    total = np.zeros_like(x)
-    for channels, neighbours in _neighbours(g):
-        total[neighbours] += ratio[channels]
+    direct, ratio = _direct(g, x, dy, _window_sums(g, x * x))
+    total = _holding_sums(g, ratio)
     total *= x
-    total *= 2 * g.alpha * g.power
-    local -= total
-    dx[...] = local if beta == 0 else beta * dx + local
+    total *= -2 * g.alpha * g.power
+    total += direct
+    dx[...] = total if beta == 0 else beta * dx + total
+
+
+def _base(g: Lrn | Rnorm, sums: Map) -> Map:
+    """D = k + alpha * S, the base of the power, in the place of S."""
+    sums *= g.alpha
+    sums += g.k
+    return sums
+
+
+def _direct(g: Lrn | Rnorm, x: Map, dy: Map, sums: Map) -> tuple[Map, Map]:
+    """dy D^-power, and dy x D^(-power - 1)."""
+    base = _base(g, sums)
+    direct = base**-g.power
+    direct *= dy
+    ratio = direct * x
+    ratio /= base
+    return direct, ratio
+
+
+def _box_sums(values: Map, before: int, after: int) -> Map:
+    """For each pixel: the sum over so many rows and columns before and after it, and its own, that exist."""
+    for axis in 1, 2:
+        side, lines = values.shape[axis], np.moveaxis(values, axis, 0)
+        values = np.zeros_like(values)
+        sums = np.moveaxis(values, axis, 0)
+        for offset in range(max(-before, 1 - side), min(after + 1, side)):
+            sums[max(0, -offset) : side - max(0, offset)] += lines[max(0, offset) : side + min(0, offset)]
+    return values
+
+
+def _within(g: Rnorm, values: Map) -> Map:
+    """For each pixel: the sum over its window."""
+    return _box_sums(values, g.size // 2, g.size - 1 - g.size // 2)
+
+
+def _around(g: Rnorm, values: Map) -> Map:
+    """For each pixel: the sum over the pixels whose window holds it."""
+    return _box_sums(values, g.size - 1 - g.size // 2, g.size // 2)
+
+
+def _rnorm_gradients(g: Rnorm, x: Map, d: Map, dy: Map) -> tuple[Map, Map]:
+    """Of y = x * (k + alpha * sum of d^2)^-power: the gradients of x, where it stands alone, and of d."""
+    direct, ratio = _direct(g, x, dy, _within(g, d * d))
+    slope = _around(g, ratio)
+    slope *= d
+    slope *= -2 * g.alpha * g.power
+    return direct, slope
+
+
+def rnorm_forward(g: Rnorm, x: Map, y: Map) -> None:
+    """y = x * (k + alpha * (sum of x^2 over the window))^-power."""
+    np.multiply(x, _base(g, _within(g, x * x)) ** -g.power, out=y)
+
+
+def rnorm_backward(g: Rnorm, x: Map, dy: Map, dx: Map, beta: float) -> None:
+    """dx = beta * dx + dy D^-power - 2 alpha power x * (sum of dy' x' D'^(-power - 1)), D = k + alpha * S.
+
+    The sum is over the pixels whose window holds this one.
+    """
+    direct, slope = _rnorm_gradients(g, x, x, dy)
+    direct += slope
+    dx[...] = direct if beta == 0 else beta * dx + direct
+
+
+def _areas(g: Cnorm, x: Map) -> Map:
+    """The pixels of each window, [1, H, W, 1]."""
+    return _within(g, np.ones((1, g.height, g.width, 1), x.dtype))
+
+
+def cnorm_forward(g: Cnorm, x: Map, y: Map) -> None:
+    """y = x * (k + alpha * (sum of d^2 over the window))^-power, d = x - the mean of its window."""
+    d = x - _within(g, x) / _areas(g, x)
+    np.multiply(x, _base(g, _within(g, d * d)) ** -g.power, out=y)
+
+
+def cnorm_backward(g: Cnorm, x: Map, dy: Map, dx: Map, beta: float) -> None:
+    """dx = beta * dx + dy D^-power + e - (sum of e' / (pixels of its window)), e = the gradient of d.
+
+    e = -2 alpha power d * (sum of dy' x' D'^(-power - 1)). Both sums are over the pixels whose window holds this one.
+    Without `exact` the last sum, by which the means depend on x, is left out.
+    """
+    areas = _areas(g, x)
+    direct, slope = _rnorm_gradients(g, x, x - _within(g, x) / areas, dy)
+    direct += slope
+    if g.exact:
+        direct -= _around(g, slope / areas)
+    dx[...] = direct if beta == 0 else beta * dx + direct
 
 
 def _wide(vector: Array) -> Any:

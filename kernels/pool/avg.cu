@@ -1,5 +1,5 @@
-// Average pooling. avg_forward: y = sum of the window / area. avg_backward: dx = beta * dx + sum of dy / area over the
-// windows that hold the pixel.
+// Average and sum pooling. avg_forward: y = sum of the window / area. avg_backward: dx = beta * dx + sum of dy / area
+// over the windows that hold the pixel. The area of sums is 1.
 // Rows launch (kernels/rows.py) over y forward and over dx backward, VECTOR samples of one pixel a thread.
 // Why: each thread owns its output, so the order of a sum is fixed; neighbouring windows meet in cache.
 #include "launch.cuh"
@@ -13,6 +13,7 @@ __device__ int counted(int o, int size, int stride, int start, int extent, bool 
 }
 
 __device__ float area(const Pool& g, int p, int q) {
+    if (!g.divide) return 1.0f;
     const float rows = counted(p, g.size_h, g.stride_h, g.start_h, g.height, g.count_pad);
     const float columns = counted(q, g.size_w, g.stride_w, g.start_w, g.width, g.count_pad);
     return fmaxf(rows * columns, 1.0f);

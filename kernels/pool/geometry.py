@@ -12,6 +12,8 @@ class Pool:
 
     count_pad: the mean divides by the window's area within the padded map (as many pixels beyond the far edge as
     before the near one), as PyTorch's count_include_pad does; else by the pixels that exist.
+    divide: no means but sums are taken where it is false.
+    absolute: the maximum is of the absolute value; what is taken keeps its sign.
     """
 
     channels: int
@@ -27,3 +29,5 @@ class Pool:
     out_h: int
     out_w: int
     count_pad: bool = False
+    divide: bool = True
+    absolute: bool = False

@@ -34,7 +34,9 @@ def _extent(size: int, count: int, length: int, stride: int, start: int, count_p
 
 
 def _area(g: Pool, dtype: Any) -> np.ndarray:
-    """The divisor of each mean, [1, out_h, out_w, 1]."""
+    """The divisor of each mean, [1, out_h, out_w, 1]; of sums 1."""
+    if not g.divide:
+        return np.ones((1, 1, 1, 1), dtype)
     rows = _extent(g.height, g.out_h, g.size_h, g.stride_h, g.start_h, g.count_pad)
     columns = _extent(g.width, g.out_w, g.size_w, g.stride_w, g.start_w, g.count_pad)
     return np.maximum(np.outer(rows, columns), 1).astype(dtype)[None, :, :, None]
@@ -48,11 +50,15 @@ def _scale(dx: Map, beta: float) -> None:
 
 
 def max_forward(g: Pool, x: Map, y: Map) -> None:
-    """y = the maximum of each window; NaN if the window holds one."""
-    y[...] = -np.inf
+    """y = the maximum of each window, or its first element of the largest absolute value; NaN if it holds one."""
+    y[...] = 0 if g.absolute else -np.inf
     seen = np.zeros((1, g.out_h, g.out_w, 1), bool)
     for windows, pixels in _taps(g):
-        np.maximum(y[windows], x[pixels], out=y[windows])
+        if g.absolute:
+            larger = (np.abs(x[pixels]) > np.abs(y[windows])) | np.isnan(x[pixels])
+            np.copyto(y[windows], x[pixels], where=larger)
+        else:
+            np.maximum(y[windows], x[pixels], out=y[windows])
         seen[windows] = True
     np.copyto(y, 0, where=~seen)
 
@@ -63,16 +69,17 @@ def max_backward(g: Pool, x: Map, y: Map, dy: Map, dx: Map, beta: float) -> None
     Of equal maxima the first in row-major order gets all, as in PyTorch. A window whose maximum is NaN passes nothing.
     """
     _scale(dx, beta)
+    rank = np.abs if g.absolute else np.asarray
     free, equal, share = np.ones_like(y, bool), np.empty_like(y, bool), np.empty_like(y)
     for windows, pixels in _taps(g):
-        chosen = np.equal(x[pixels], y[windows], out=equal[windows])
+        chosen = np.equal(rank(x[pixels]), rank(y[windows]), out=equal[windows])
         chosen &= free[windows]
         free[windows] ^= chosen
         dx[pixels] += np.multiply(dy[windows], chosen, out=share[windows])
 
 
 def avg_forward(g: Pool, x: Map, y: Map) -> None:
-    """y = the sum of each window's pixels / its area (see `Pool.count_pad`)."""
+    """y = the sum of each window's pixels / its area (see `Pool.count_pad`; 1 where `divide` is false)."""
     y[...] = 0
     for windows, pixels in _taps(g):
         y[windows] += x[pixels]

@@ -1,16 +1,17 @@
-// Dropout: y = x / keep where the mask keeps, else 0; dropout_backward: dx = beta * dx + the same of dy.
+// Dropout: y = x / keep where the mask keeps (x itself if not g.scaled), else 0; dropout_backward: dx = beta * dx + the
+// same of dy.
 // Rows launch (kernels/rows.py), VECTOR samples of one pixel a thread. The mask is defined in reference.py.
 // Why: drawing the mask again in the backward pass costs arithmetic under the memory's shadow, and no bytes. One call
 // of the generator serves four samples; a batch that begins inside a quad of samples needs a second one.
 #include "launch.cuh"
 #include "philox.cuh"
 
-// What each of the thread's elements is multiplied with: 1 / keep or 0.
+// What each of the thread's elements is multiplied with: 1 / keep (or 1), or 0.
 __device__ Pack<float, VECTOR> mask(const Dropout& g, const Place& at, const unsigned* clock) {
     const int w = at.i / g.batch, n = at.i % g.batch;
     const unsigned feature = (unsigned(at.c) * g.height + at.h) * g.width + w, sample = clock[3] + n;
     const unsigned long long limit = (unsigned long long)ceil(double(g.keep) * 4294967296.0);
-    const float scale = 1.0f / g.keep;
+    const float scale = g.scaled ? 1.0f / g.keep : 1.0f;
     Words words = philox4x32({feature, sample / 4, clock[2], unsigned(g.key)}, clock[0], clock[1]);
     Pack<float, VECTOR> factor;
     for (int k = 0; k < VECTOR; ++k) {

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Dropout:
     """A map of `channels` x `height` x `width` x `batch`, of which the share `keep` in (0, 1] is kept.
 
-    `key`, in [0, 2^31), tells the layers of a network apart: each draws its own numbers.
+    `key`, in [0, 2^31), tells the layers of a network apart: each draws its own numbers. scaled: what is kept is
+    divided by `keep`.
     """
 
     channels: int
@@ -16,3 +17,4 @@ class Dropout:
     batch: int
     keep: float
     key: int
+    scaled: bool = True

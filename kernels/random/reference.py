@@ -24,16 +24,18 @@ def keep_mask(g: Dropout, clock: Array) -> np.ndarray:
 
 
 def dropout(g: Dropout, x: Map, clock: Array, y: Map) -> None:
-    """y = x / keep where kept, else 0 (Srivastava et al. 2014, scaled in training).
+    """y = x / keep where kept, or x itself if not `scaled`, else 0 (Srivastava et al. 2014).
 
     clock: uint32 [4], (seed low, seed high, step, sample offset).
     """
     np.multiply(x, keep_mask(g, clock), out=y)
-    y *= 1 / g.keep
+    if g.scaled:
+        y *= 1 / g.keep
 
 
 def dropout_backward(g: Dropout, dy: Map, clock: Array, dx: Map, beta: float) -> None:
-    """dx = beta * dx + dy / keep where kept; the mask is drawn again, as in dropout."""
+    """dx = beta * dx + dy / keep, or dy if not `scaled`, where kept; the mask is drawn again, as in dropout."""
     local = dy * keep_mask(g, clock)
-    local *= 1 / g.keep
+    if g.scaled:
+        local *= 1 / g.keep
     dx[...] = local if beta == 0 else beta * dx + local

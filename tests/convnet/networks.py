@@ -42,10 +42,10 @@ def batch(n: int, network: Network, seed: int = 0) -> dict[str, np.ndarray]:
     return {
         "pixels": rng.integers(0, 256, (n, shape.height, shape.width, shape.channels), np.uint8),
         "mirror": rng.integers(0, 2, n).astype(np.uint8),
-        "labels": rng.integers(0, network.outputs, n).astype(np.int32),
+        "labels": rng.integers(0, network.outputs or 2, n).astype(np.int32),
     }
 
 
 def rates(engine: Engine, lr: float = 0.01, momentum: float = 0.9, decay: float = 5e-4) -> np.ndarray:
-    """The same learning rate, momentum and weight decay for every parameter."""
-    return np.tile(np.array([lr, momentum, decay], np.float32), (len(engine.parameters), 1))
+    """The same learning rate, momentum and weight decay for every parameter, which moves at each step."""
+    return np.tile(np.array([lr, momentum, decay, 1], np.float32), (len(engine.parameters), 1))

@@ -135,10 +135,15 @@ INITS = st.one_of(
     st.fixed_dictionaries({"type": st.just("he"), "fan": st.sampled_from(["in", "out"])}),
 )
 SIDES = st.one_of(st.integers(1, 9), st.tuples(st.integers(1, 9), st.integers(1, 9)).map(list))
+NEURONS = st.one_of(
+    st.sampled_from(["relu", "tanh", "brelu[6]"]),
+    st.builds(lambda a, b: f"linear[{a},{b}]", st.floats(-9, 9), st.floats(-9, 9)),
+    st.builds(lambda a: {"kind": "drelu", "a": a}, st.floats(1e-9, 9)),
+)
 CONVS = st.fixed_dictionaries(
     {"type": st.just("conv"), "filters": st.integers(1, 10**6), "size": SIDES},
     optional={
-        "stride": SIDES, "bias": st.booleans(), "init": INITS, "neuron": st.sampled_from(["relu", "tanh"]),
+        "stride": SIDES, "bias": st.booleans(), "init": INITS, "neuron": NEURONS,
         "solver": st.fixed_dictionaries({}, optional={"lr": st.floats(0, 1), "momentum": st.floats(0, 0.99)}),
     },
 )  # fmt: skip

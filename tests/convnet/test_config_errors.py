@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+import layers
 from convnet.config import ConfigError, load_config
+from kernels.neuron import KINDS
+from layers.options import LAYERS
 
 LENET = """\
 name: lenet
@@ -18,7 +21,8 @@ layers:
 solver: {lr: 0.01, schedule: {type: dexp, factor: 250, steps: 4}}
 train: {batch_size: 128, epochs: 10}
 """
-LAYER_TYPES = "batch_norm, cmrnorm, concat, conv, data, dropout, eltsum, fc, logreg, neuron, pool, softmax"
+NEURONS = ", ".join(KINDS)
+LAYER_TYPES = ", ".join(LAYERS.discover(layers))
 SECTIONS = "name, seed, precision, run, data, layers, solver, train, parallel"
 
 
@@ -65,10 +69,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("lr: 0.01", "lr: .nan", "9:10: solver.lr: expected a number >= 0, found nan"),
         ("lr: 0.01", "lr:", "9:10: solver.lr: expected a number >= 0, found nothing"),
         ("lr: 0.01", "lrr: 1", "9:10: solver: unknown option 'lrr'; did you mean 'lr'? "
-         "(type, lr, lr_bias, momentum, weight_decay, schedule)"),
+         "(type, lr, lr_bias, momentum, weight_decay, schedule, schedule_bias, nesterov, clip_norm, ema)"),
         ("lr: 0.01", "type: adam", "9:10: solver: unknown solver type 'adam'; expected sgd"),
-        ("type: dexp", "type: exp", "9:31: solver.schedule: unknown schedule type 'exp'; did you mean 'dexp'? "
-         "(constant, dexp, multistep)"),
+        ("type: dexp", "type: dxp", "9:31: solver.schedule: unknown schedule type 'dxp'; did you mean 'dexp'? "
+         "(constant, cosine, dexp, exp, linear, multistep, poly, step)"),
+        ("lr: 0.01", "lr: 1, clip_norm: 0", "9:17: solver.clip_norm: expected a number > 0, found 0"),
+        ("lr: 0.01", "lr: 1, ema: 1", "9:17: solver.ema.decay: expected a number >= 0 and < 1, found 1"),
+        ("lr: 0.01", "lr: 1, ema: {decy: 0.9}", "9:23: solver.ema: unknown option 'decy'; did you mean 'decay'? "
+         "(decay, warmup)"),
+        (", steps: 4", ", steps: 4, warmup: 0", "9:66: solver.schedule.warmup.epochs: expected a number > 0, found 0"),
+        ("size: 5", "size: 5, init: function", "6:45: layer 'conv1': init: option 'name' is missing; expected a "
+         "string"),
+        ("size: 5", "size: 5, init: {type: function, name: a.b, arguments: 3}", "6:79: layer 'conv1': init.arguments: "
+         "expected a mapping, found 3"),
         (", steps: 4", "", "9:20: solver.schedule: option 'steps' is missing; expected an integer >= 1"),
         ("type: folder", "type: tar", "3:11: data.train: unknown data source type 'tar'; expected folder"),
         (", path: digits/train", "", "3:3: data.train: option 'path' is missing; expected a string"),
@@ -84,9 +97,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("size: 5", "size: [5, 0]", "6:36: layer 'conv1': size: expected a size >= 1 (one number, or [height, width]), "
          "found [5, 0]"),
         ("keep: 0.5", "kepe: 0.5", "7:26: layer 'drop1': unknown option 'kepe'; did you mean 'keep'? "
-         "(type, keep, inputs, neuron)"),
+         "(type, keep, scale, inputs, neuron)"),
         ("keep: 0.5", "input: conv1", "7:26: layer 'drop1': unknown option 'input'; did you mean 'inputs'? "
-         "(type, keep, inputs, neuron)"),
+         "(type, keep, scale, inputs, neuron)"),
         ("type: conv", "type: conf", "6:11: layer 'conv1': unknown layer type 'conf'; did you mean 'conv'? "
          f"({LAYER_TYPES})"),
         ("type: conv, ", "", f"6:3: layer 'conv1': option 'type' is missing; expected one of {LAYER_TYPES}"),
@@ -94,13 +107,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("{type: dropout, keep: 0.5}", "", f"7:3: layer 'drop1': expected a mapping with a 'type' ({LAYER_TYPES}), "
          "found nothing"),
         ("pad: 2", "init: {type: gauss}", "6:52: layer 'conv1': init: unknown initializer type 'gauss'; did you mean "
-         "'gaussian'? (constant, gaussian, he, uniform, xavier)"),
+         "'gaussian'? (checkpoint, constant, function, gaussian, he, uniform, xavier)"),
         ("pad: 2", "init: {type: gaussian, std: -1}", "6:68: layer 'conv1': init.std: expected a number >= 0, "
          "found -1"),
         ("pad: 2", "solver: {lr: -1}", "6:54: layer 'conv1': solver.lr: expected a number >= 0, found -1"),
-        ("relu", "rellu", "6:53: layer 'conv1': neuron: expected one of relu, tanh, logistic, found 'rellu'; "
+        ("relu", "rellu", f"6:53: layer 'conv1': neuron: expected one of {NEURONS}, found 'rellu'; "
          "did you mean 'relu'?"),
-        ("relu", "[relu]", "6:53: layer 'conv1': neuron: expected one of relu, tanh, logistic, found ['relu']"),
+        ("relu", "[relu]", f"6:53: layer 'conv1': neuron: expected one of {NEURONS}, found ['relu']"),
+        ("relu", "'brelu[1,2]'", "6:53: layer 'conv1': neuron: brelu takes a, found a and b"),
+        ("relu", "{kind: tanh, a: 2}", "6:53: layer 'conv1': neuron: tanh takes a and b, found a"),
+        ("relu", "{kind: brelu, a: -1}", "6:75: layer 'conv1': neuron.a: expected a number > 0, found -1.0"),
+        ("relu", "{kind: brelu, c: 1}", "6:75: layer 'conv1': neuron: unknown option 'c'; expected one of type, kind, "
+         "a, b"),
+        ("relu", "{type: conv}", "6:62: layer 'conv1': neuron.type: expected a neuron, found 'conv'"),
+        ("relu", "'tanh[1.7159, 0.6667]'", None),
+        ("relu", "{kind: brelu, a: 6}", None),
         ("size: 28", "size: 28, neuron: relu", "5:45: layer 'data': neuron: a data layer has no neuron"),
         ("labels]", "labels], neuron: relu", "8:49: layer 'cost': neuron: a logreg layer has no neuron"),
         ("[drop1, labels]", "[drop2, labels]", "8:24: layer 'cost': inputs: input 'drop2' does not exist; did you mean "
@@ -154,7 +175,7 @@ def test_a_config_needs_layers(section: str, expected: str) -> None:
     [
         ("solver.lr=x", "solver.lr: expected a number >= 0, found 'x'"),
         ("solver.lrr=1", "solver: unknown option 'lrr'; did you mean 'lr'? "
-         "(type, lr, lr_bias, momentum, weight_decay, schedule)"),
+         "(type, lr, lr_bias, momentum, weight_decay, schedule, schedule_bias, nesterov, clip_norm, ema)"),
         ("layers.con1.filters=3", f"layer 'con1': option 'type' is missing; expected one of {LAYER_TYPES} "
          "(did you mean 'conv1'?)"),
         ("layers.drop1.keep=2", "layer 'drop1': keep: expected a number > 0 and <= 1, found 2"),

@@ -42,19 +42,30 @@ def report(trained, monkeypatch, capsys):
 
 def test_score():
     probabilities = np.array([[0.5, 0.1, 0.25, 0.0], [0.3, 0.1, 0.25, 1.0], [0.2, 0.8, 0.5, 0.0]])
-    loss, top1, top2 = score(probabilities, np.array([0, 1, 1, 0]), 2)
+    loss, top1, top2 = score(probabilities, np.array([0, 1, 1, 0]), (1, 2))
     np.testing.assert_allclose(loss[:3], -np.log([0.5, 0.1, 0.25]))
     assert np.isfinite(loss[3])
     assert top1.tolist() == [0, 1, 1, 1]
     assert top2.tolist() == [0, 1, 1, 0]  # of equal probabilities the lower index ranks higher
 
 
-def fake(probabilities, labels, k=1):
-    """An engine whose answers are given, and one batch of it per view."""
-    answers = iter(probabilities)
+def fake(probabilities, labels, more=()):
+    """An engine whose answers are given, and one batch of it per view. more: names of results beside the classifier's.
+
+    These are the number of the view, for each sample.
+    """
+    answers = iter(enumerate(probabilities))
+
+    def answer(pixels, labels, mirror):
+        view, p = next(answers)
+        return p, np.concatenate([score(p, labels, (1,)), np.full((len(more), len(labels)), float(view))])
+
+    network = SimpleNamespace(classifier=SimpleNamespace(name="cost"), main=SimpleNamespace(name="cost"))
     engine = SimpleNamespace(
-        network=SimpleNamespace(costs=[SimpleNamespace(layer=SimpleNamespace(topk=k))]),
-        evaluate=lambda pixels, labels, mirror: (p := next(answers), score(p, labels, k)),
+        network=network,
+        results=("cost.loss", "cost.top1_error", *more),
+        evaluate=answer,
+        counts=lambda evaluated: {},
     )
     batches = [SimpleNamespace(pixels=0, mirror=0, labels=np.array(labels), view=v) for v in range(len(probabilities))]
     return engine, batches
@@ -65,15 +76,22 @@ def test_probabilities_are_averaged_over_views():
     views = [np.array([[0.9, 0.6], [0.1, 0.4]]), np.array([[0.4, 0.1], [0.6, 0.9]])]
     engine, batches = fake(views, [0, 1])
     found = evaluate(engine, batches, ["a", "b"], views=2)
-    assert (found.top1, found.images) == (1.0, 2)
-    assert found.loss == pytest.approx(-np.log([0.65, 0.65]).mean())
+    assert (found.results["top1_accuracy"], found.images) == (1.0, 2)
+    assert found.results["loss"] == pytest.approx(-np.log([0.65, 0.65]).mean())
     assert found.confusion.tolist() == [[1, 0], [0, 1]]
+
+
+def test_other_results_are_averaged_over_views_themselves():
+    engine, batches = fake([np.array([[0.9, 0.2], [0.1, 0.8]])] * 4, [0, -1], more=("aux.loss", "aux.bit_error"))
+    found = evaluate(engine, batches, ["a", "b"], views=4).results
+    assert (found["aux.loss"], found["aux.bit_accuracy"]) == (1.5, -0.5)
+    assert found["loss"] == found["cost.loss"] == pytest.approx(-np.log(0.9))
 
 
 def test_images_without_a_label_do_not_count():
     engine, batches = fake([np.array([[0.9, 0.9, 0.2], [0.1, 0.1, 0.8]])], [0, -1, 0])
     found = evaluate(engine, batches, ["a", "b"])
-    assert (found.images, found.top1) == (2, 0.5)
+    assert (found.images, found.results["top1_accuracy"]) == (2, 0.5)
     assert found.confusion.tolist() == [[1, 1], [0, 0]]
     assert found.per_class()[0] == ("a", 2, 0.5) and np.isnan(found.per_class()[1][2])
 
@@ -85,7 +103,8 @@ def test_stopping():
 
 def test_text_with_few_and_with_many_classes():
     def found(n, confusion):
-        return Evaluation([f"class{i}" for i in range(n)], 1.5, 0.25, 0.5, 2, 1, confusion, 3, 1.0)
+        phrases, images = ("loss 1.5000", "top-1 25.00%", "top-2 50.00%"), int(confusion.sum())
+        return Evaluation([f"class{i}" for i in range(n)], {}, phrases, images, 1, confusion, 3, 1.0)
 
     few = found(3, np.array([[1, 0, 2], [0, 0, 0], [0, 11, 4]])).text()
     assert "top-1 25.00% (5 of 18), top-2 50.00%, loss 1.5000, 3 skipped" in few
@@ -98,6 +117,12 @@ def test_text_with_few_and_with_many_classes():
         "     9  class2 taken for class29",
         "     5  class7 taken for class3",
     ]
+
+
+def test_text_without_classes():
+    assert Evaluation(["a"], {}, ["loss 1.5000", "bit 97.00%"], 12, 1, None, 0, 1.0).text() == (
+        "bit 97.00%, loss 1.5000, 12 images"
+    )
 
 
 def test_the_results_are_those_of_training(trained, report):

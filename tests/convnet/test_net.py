@@ -56,6 +56,18 @@ def test_maps_before_a_fully_connected_layer_are_laid_out_by_channel():
     assert layouts["pool"] == "hcwn"
 
 
+def test_nothing_may_learn_below_a_layer_that_no_gradient_passes():
+    layers = {"conv": {"type": "conv", "filters": 3, "size": 1}, "lab": {"type": "rgb2lab"}, "fc": FC, "cost": COST}
+    network = wire(data=DATA, **layers)
+    assert network.needing_gradient(["fc.weight"]) == {"fc", "cost"}
+    with pytest.raises(ConfigError) as found:
+        network.needing_gradient(network.params)
+    assert str(found.value) == (
+        "layer 'lab': no gradient passes a rgb2lab layer, but layer 'conv' below it learns;"
+        " freeze that one (solver: {lr: 0}) or move this one in front of it"
+    )
+
+
 def test_log_loss_behind_a_softmax_reads_its_logits():
     network = wire(data=DATA, fc=FC, p={"type": "softmax"}, cost={"type": "logreg", "inputs": ["p", "labels"]})
     assert network["cost"].inputs == ("fc", "labels")

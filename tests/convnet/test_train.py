@@ -18,6 +18,7 @@ from convnet.checkpoint import load
 from convnet.cli import main
 from convnet.config import load_config
 from convnet.errors import UserError
+from convnet.results import Results
 from convnet.run import Run, find_checkpoint, fresh, newest
 from convnet.session import make_network
 from convnet.train import loop
@@ -50,6 +51,7 @@ class FakeEngine:
 
     batch_size = micro = 2
     parameters = ("w",)
+    results = ("cost.loss", "cost.top1_error", "cost.top5_error")
     backend = SimpleNamespace(name="fake", fence=lambda: lambda: None)
 
     def __init__(self):
@@ -61,6 +63,12 @@ class FakeEngine:
     def history(self, begin, end):
         return np.array([self.losses[begin:end], [0.0] * (end - begin), [0.0] * (end - begin)])
 
+    def counts(self):
+        return {"cost": len(self.losses) * np.arange(6).reshape(3, 2)}
+
+    def norms(self, begin, end):
+        return np.zeros(0)
+
 
 def batches(samples=6, size=2, labels=0):
     epoch = 0
@@ -69,6 +77,9 @@ def batches(samples=6, size=2, labels=0):
             n = min(size, samples - position)
             yield Fake(labels=np.full(n, labels), epoch=epoch, position=position, pixels=None, mirror=None)
         epoch += 1
+
+
+RESULTS = Results(FakeEngine.results, "cost")
 
 
 class Fake(SimpleNamespace):
@@ -141,7 +152,9 @@ def test_counters_and_sums():
         run.update()
     assert (run.step, run.epoch, run.position, run.images) == (4, 1, 2, 8)
     run.collect()
-    assert run.window.means()["loss"] == (0 + 1 + 2 + 3) * 2 / 8
+    means = run.window.means(RESULTS)
+    assert means["loss"] == (0 + 1 + 2 + 3) * 2 / 8
+    assert means["precision"] == [None, 20 / 4] and means["recall"] == [16 / 8, 20 / 12]
     copy = trainer()
     copy.load(json.loads(json.dumps(run.state())))
     assert (copy.step, copy.epoch, copy.position, vars(copy.window)) == (4, 1, 2, vars(run.window))
@@ -152,16 +165,16 @@ def test_images_without_a_label_are_not_counted():
     run.update()
     run.collect()
     assert run.window.images == 0
-    assert run.window.means()["loss"] == 0
+    assert run.window.means(RESULTS)["loss"] == 0
 
 
 def test_window_sums_do_not_depend_on_how_often_the_device_is_asked():
     rng = np.random.default_rng(0)
     results = rng.random((3, 50)) * 10.0 ** rng.integers(-8, 8, 50)
     whole, parts = Window(), Window()
-    whole.add(results, [1] * 50)
+    whole.add("abc", results, [1] * 50)
     for i in range(0, 50, 7):
-        parts.add(results[:, i : i + 7], [1] * len(results[0, i : i + 7]))
+        parts.add("abc", results[:, i : i + 7], [1] * len(results[0, i : i + 7]))
     assert vars(whole) == vars(parts)
 
 
@@ -212,7 +225,8 @@ def test_the_schedule_moves_the_rate_alone(tmp_path):
         rates = table.at(step)
         assert rates.dtype == np.float32
         np.testing.assert_allclose(rates[:, 0], table.base[:, 0] * table.factor(step), rtol=1e-6)
-        np.testing.assert_allclose(rates[:, 1:], table.base[:, 1:], rtol=1e-6)
+        np.testing.assert_allclose(rates[:, 1:3], table.base[:, 1:], rtol=1e-6)
+        assert (rates[:, 3] == 1).all()  # all move at every step
 
 
 def test_a_frozen_layer_keeps_its_weights(toy):

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from kernels import cost, pool
+from kernels import cmpool, cost, neuron, pool, update
 from kernels.op import Op
 
 Shapes = dict[str, tuple[int, ...]]
@@ -18,13 +18,22 @@ Shapes = dict[str, tuple[int, ...]]
 KEPT = {
     ("norm.batch_stats", "running_mean"),
     ("norm.batch_stats", "running_var"),
+    ("cost.count", "counts"),
     ("cost.report", "history"),
     ("cost.report", "healthy"),
+    ("eltwise.maximum", "y"),
+    ("eltwise.maximum", "winner"),
     ("update.sgd", "w"),
     ("update.sgd", "v"),
+    ("update.collect", "dw"),
+    ("update.collect", "pending"),
+    ("update.gradient_norm", "norms"),
+    ("update.rescale", "w"),
+    ("update.average", "e"),
 }
 PARTIAL = {("eltwise.copy", "y")}  # written in part
-DOUBLE = {("cost.report", "history")}  # float64 in every precision
+# float64 in every precision
+DOUBLE = {("cost.report", "history"), ("update.gradient_norm", "norms"), ("update.sgd", "norms")}
 DENSE = {"fc"}  # families whose maps are read as plain matrices: no gaps, C, H, W, N
 
 
@@ -63,6 +72,15 @@ def pool_shapes(op: Op, g: Any) -> Shapes:
     return map_shapes(op, g) | {"y": outputs, "dy": outputs}
 
 
+def resize_shapes(op: Op, g: Any) -> Shapes:
+    return map_shapes(op, g) | {"y": (g.channels, g.out_h, g.out_w, g.batch)}
+
+
+def cmpool_shapes(op: Op, g: Any) -> Shapes:
+    outputs = (g.outputs, g.height, g.width, g.batch)
+    return map_shapes(op, g) | {"y": outputs, "dy": outputs}
+
+
 def copy_shapes(op: Op, g: Any) -> Shapes:
     rest = (g.height, g.width, g.batch)
     return {"x": (g.channels + g.x_offset + 1, *rest), "y": (g.channels + g.y_offset + 2, *rest)}
@@ -70,7 +88,14 @@ def copy_shapes(op: Op, g: Any) -> Shapes:
 
 def logreg_shapes(op: Op, g: Any) -> Shapes:
     logits = (g.classes, 1, 1, g.batch)
-    return {"x": logits, "p": logits, "dx": logits, "labels": (g.batch,), "y": (3, 1, 1, g.batch)}
+    return {"x": logits, "p": logits, "dx": logits, "labels": (g.batch,), "y": (1 + len(g.topk), 1, 1, g.batch)}
+
+
+def target_shapes(op: Op, g: Any) -> Shapes:
+    """Of costs against targets: maps alike, and a few results a sample."""
+    shape = (g.classes, 1, 1, g.batch) if hasattr(g, "classes") else (g.channels, g.height, g.width, g.batch)
+    rows = {cost.Crossent: 2, cost.Sum2: 1}.get(type(g), 2 + getattr(g, "top1", 0))
+    return dict.fromkeys(("x", "t", "p", "dx"), shape) | {"y": (rows, 1, 1, g.batch)}
 
 
 def conv_shapes(op: Op, g: Any) -> Shapes:
@@ -79,9 +104,19 @@ def conv_shapes(op: Op, g: Any) -> Shapes:
     return {"x": image, "dx": image, "y": outputs, "dy": outputs, "w": weights, "dw": weights, "b": bias, "db": bias}
 
 
+def local_shapes(op: Op, g: Any) -> Shapes:
+    weights, bias = (g.out_h, g.out_w, *conv_shapes(op, g)["w"]), (g.filters, g.out_h, g.out_w)
+    return conv_shapes(op, g) | {"w": weights, "dw": weights, "b": bias}
+
+
+def unit_shapes(op: Op, g: Any) -> Shapes:
+    units = (g.channels, g.height, g.width)
+    return map_shapes(op, g) | {"b": units, "db": units}
+
+
 def fc_shapes(op: Op, g: Any) -> Shapes:
     features, outputs = (g.features, 1, 1, g.batch), (g.outputs, 1, 1, g.batch)
-    weights, bias = (g.outputs, g.features), (g.outputs,)
+    weights, bias = (g.outputs, g.part_features), (g.outputs,)
     return {"x": features, "dx": features, "y": outputs, "dy": outputs, "w": weights, "dw": weights} | {
         "b": bias,
         "db": bias,
@@ -92,21 +127,36 @@ def prepare_shapes(op: Op, g: Any) -> Shapes:
     return map_shapes(op, g) | {"pixels": (g.batch, g.height, g.width, g.channels), "mirror": (g.batch,)}
 
 
-def sgd_shapes(op: Op, g: Any) -> Shapes:
-    return dict.fromkeys(("w", "dw", "v"), (1024 * g.blocks,)) | {"rates": (g.parameters, 3)}
+def flat_shapes(op: Op, g: Any) -> Shapes:
+    flat = dict.fromkeys(("w", "dw", "v", "e", "pending"), (1024 * getattr(g, "blocks", 0),))
+    return flat | {"rates": (getattr(g, "parameters", 3), 4), "norms": (getattr(g, "ring", 1),)}
+
+
+def rescale_shapes(op: Op, g: Any) -> Shapes:
+    return {"w": (g.rows, g.columns), "rates": (3, 4)}
 
 
 # By operation, else by family; else map_shapes.
 SHAPES: dict[str, Callable[[Op, Any], Shapes]] = {
     "pool": pool_shapes,
+    "cmpool": cmpool_shapes,
     "conv": conv_shapes,
     "fc": fc_shapes,
+    "local": local_shapes,
+    "local.bias": unit_shapes,
+    "local.bgrad": unit_shapes,
     "eltwise.copy": copy_shapes,
     "cost.logreg_forward": logreg_shapes,
     "cost.logreg_backward": logreg_shapes,
-    "cost.report": lambda op, g: {"y": (3, 1, 1, g.batch), "history": (3, g.ring)},
+    "cost.report": lambda op, g: {"y": (g.rows, 1, 1, g.batch), "history": (g.offset + g.rows + 1, g.ring)},
+    "cost.softmax_forward": map_shapes,
+    "cost.softmax_backward": map_shapes,
+    "cost": target_shapes,
     "image.prepare": prepare_shapes,
-    "update.sgd": sgd_shapes,
+    "image.resize": resize_shapes,
+    "image.rscale": resize_shapes,
+    "update": flat_shapes,
+    "update.rescale": rescale_shapes,
     "update.magnitude": lambda op, g: {
         "w": (3000 * g.parameters,),
         "v": (3000 * g.parameters,),
@@ -124,6 +174,19 @@ def with_ties(g: Any, rng: np.random.Generator, values: dict) -> dict:
     return {"x": x, "y": y}
 
 
+def tied_channels(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    """Small whole numbers, so that maxima tie; y is what the forward pass makes of x."""
+    x, y = rng.integers(-3, 3, values["x"].shape).astype(np.float64), np.empty(values["y"].shape)
+    cmpool.FORWARD.reference(g, x, y)
+    return {"x": x, "y": y}
+
+
+def tied_maps(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    """Small whole numbers, so that maxima tie; winners among which the index is."""
+    small = {name: rng.integers(-3, 3, values[name].shape).astype(np.float64) for name in values if name != "winner"}
+    return small | {"winner": rng.integers(0, 3, values["winner"].shape, np.uint8)}
+
+
 def labels(g: cost.Logreg, rng: np.random.Generator, values: dict) -> dict:
     """Every kind of label, most of them classes; logits that tie, probabilities that do not sum to 1."""
     chosen = rng.integers(0, g.classes, g.batch, np.int32)
@@ -131,6 +194,35 @@ def labels(g: cost.Logreg, rng: np.random.Generator, values: dict) -> dict:
     chosen[2::7] = g.classes
     tied = {"x": np.round(4 * values["x"]) / 4} if "x" in values else {}
     return {"labels": chosen, "p": _uniform(rng, 0, 1, values["p"].shape), **tied}
+
+
+def targets(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    """Targets in 0..1, whole ones and none among them; probabilities, some of them 0 or 1; logits that tie."""
+    t = _uniform(rng, 0, 1, values["t"].shape)
+    kind = rng.integers(0, 6, t.shape)
+    t[kind < 2] = kind[kind < 2]
+    t[kind == 2] = -1
+    t[..., 1::5] = -1
+    p = _uniform(rng, 0, 1, t.shape)
+    p[rng.random(t.shape) < 0.1] = 0
+    p[rng.random(t.shape) < 0.1] = 1
+    return {"t": t, "p": p, "x": np.round(4 * values["x"]) / 4 if "x" in values else p}
+
+
+def probabilities(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    found = targets(g, rng, values)
+    return found | {"x": found["p"]}
+
+
+def counted(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    return targets(g, rng, values) | {"counts": rng.integers(0, 10**12, (3, g.classes))}
+
+
+def defined(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    """Where a neuron has a value and a slope, and where these are not as large as to hide all others."""
+    if neuron.KINDS[g.kind] not in ("sqrt", "log"):
+        return {}
+    return {name: _uniform(rng, 0.3, 2, values[name].shape) for name in ("x", "y") if name in values}
 
 
 def clock(g: Any, rng: np.random.Generator, values: dict) -> dict:
@@ -156,8 +248,26 @@ def pixels(g: Any, rng: np.random.Generator, values: dict) -> dict:
 
 
 def rates(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    """Of several parameters, the first does not move at this step."""
     owner = np.sort(rng.integers(0, g.parameters, g.blocks)).astype(np.int32)
-    return {"owner": owner, "rates": _uniform(rng, 0, 1, (g.parameters, 3)), "healthy": np.ones(1, np.int32)}
+    table = _uniform(rng, 0.1, 1, (g.parameters, 4))
+    if g.parameters > 1:
+        table[0, 3] = 0
+    norms = {"norms": _uniform(rng, 0.5, 2, values["norms"].shape)} if "norms" in values else {}
+    return {"owner": owner, "rates": table, **healthy(g, rng, values), **clock(g, rng, values), **norms}
+
+
+def healthy(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    return {"healthy": np.ones(1, np.int32)}
+
+
+def unequal(g: update.Rescale, rng: np.random.Generator, values: dict) -> dict:
+    """Rows of several norms, one of them 0, and one of equal weights. The last parameter does not move."""
+    w = values["w"] * _uniform(rng, 0.01, 4, (g.rows, 1)).astype(np.float32)
+    w = w.astype(np.float32).astype(np.float64)
+    if g.rows > 1:
+        w[0], w[1] = 0, 0.1 if g.centered else w[1]
+    return {"w": w, "rates": np.array([[1, 0, 0, 1], [1, 0, 0, 0.5], [1, 0, 0, 0]], float), **healthy(g, rng, values)}
 
 
 def spans(g: Any, rng: np.random.Generator, values: dict) -> dict:
@@ -167,8 +277,14 @@ def spans(g: Any, rng: np.random.Generator, values: dict) -> dict:
 
 
 SPECIAL: dict[str, Callable[[Any, np.random.Generator, dict], dict]] = {
+    "neuron.forward": defined,
+    "neuron.backward": defined,
     "pool.max_forward": with_ties,
     "pool.max_backward": with_ties,
+    "cmpool.forward": tied_channels,
+    "cmpool.backward": tied_channels,
+    "eltwise.maximum": tied_maps,
+    "eltwise.maximum_backward": tied_maps,
     "norm.batch_stats": far_from_zero,
     "norm.batch_infer": positive("running_var"),
     "norm.batch_forward": positive("inv_std"),
@@ -178,8 +294,23 @@ SPECIAL: dict[str, Callable[[Any, np.random.Generator, dict], dict]] = {
     "random.dropout_backward": clock,
     "cost.logreg_forward": labels,
     "cost.logreg_backward": labels,
+    "cost.one_hot": lambda g, rng, values: labels(g, rng, {"p": values["t"]}),
+    "cost.crossent_forward": probabilities,
+    "cost.crossent_backward": probabilities,
+    "cost.crossent_logits_forward": targets,
+    "cost.crossent_logits_backward": targets,
+    "cost.bce_forward": probabilities,
+    "cost.bce_backward": probabilities,
+    "cost.bce_logits_forward": targets,
+    "cost.bce_logits_backward": targets,
+    "cost.count": counted,
     "cost.report": lambda g, rng, values: clock(g, rng, values) | {"healthy": np.ones(1, np.int32)},
     "image.prepare": pixels,
+    "image.rscale": clock,
     "update.sgd": rates,
+    "update.collect": rates,
+    "update.gradient_norm": clock,
+    "update.rescale": unequal,
+    "update.average": lambda g, rng, values: {"clock": np.array([1, 2, 40, 0], np.uint32), **healthy(g, rng, values)},
     "update.magnitude": spans,
 }

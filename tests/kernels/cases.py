@@ -8,8 +8,9 @@ import importlib
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from kernels import cost, eltwise, image, neuron, norm, pool, random, update
+from kernels import cmpool, cost, eltwise, image, neuron, norm, pool, random, update
 from kernels.op import FOLDER, Op
+from tests.kernels import cases_local
 
 for path in FOLDER.glob("*/__init__.py"):  # so that the registry is complete
     importlib.import_module(f"kernels.{path.parent.name}")
@@ -24,7 +25,11 @@ class Case(NamedTuple):
         fields = dataclasses.asdict(self.geometry)
         names = ("channels", "height", "width", "batch")
         axes = ["x".join(str(fields.pop(name)) for name in names)] if "channels" in fields else []
-        return f"{self.op}({' '.join(axes + [f'{name}={value:g}' for name, value in fields.items()])})"
+        return f"{self.op}({' '.join(axes + [f'{name}={_text(value)}' for name, value in fields.items()])})"
+
+
+def _text(value: Any) -> str:
+    return "/".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}"
 
 
 def cases(ops: tuple[Op, ...], *geometries: Any) -> list[Case]:
@@ -34,8 +39,19 @@ def cases(ops: tuple[Op, ...], *geometries: Any) -> list[Case]:
 # channels, height, width, batch: one element; one pixel; rows of odd length; rectangles; batches 1, 3, 32, 128.
 MAPS = ((1, 1, 1, 1), (5, 1, 1, 32), (3, 1, 1, 3), (3, 7, 5, 1), (5, 4, 6, 3), (1, 3, 2, 128), (70, 2, 3, 4))
 
+PARAMETERS = {"tanh": (1.7, 0.6), "brelu": (0.7, 1.0), "linear": (-1.5, 0.3), "log": (0.1, 1.0), "drelu": (0.8, 1.0)}
+
+
+def neurons(shape: tuple[int, ...], *reads: str) -> list[neuron.Neuron]:
+    """One of each kind, or of those whose derivative reads one of these."""
+    kinds = [name for name, kind in neuron.FUNCTIONS.items() if not reads or kind.reads in reads]
+    return [neuron.Neuron(*shape, neuron.KINDS.index(name), *PARAMETERS.get(name, ())) for name in kinds]
+
+
 NEURON = [
-    *cases((neuron.FORWARD, neuron.BACKWARD), *(neuron.Neuron(*m, kind=k) for m in MAPS for k in range(3))),
+    *cases((neuron.FORWARD,), *(g for m in MAPS for g in neurons(m))),
+    *cases((neuron.BACKWARD,), *(g for m in MAPS for g in neurons(m, "y"))),
+    *cases((neuron.BACKWARD_X,), *(g for m in MAPS for g in neurons(m, "x"))),
     # More rows than a grid's y and z axes may count.
     *cases((neuron.FORWARD, neuron.BACKWARD), neuron.Neuron(66000, 1, 1, 1, 0), neuron.Neuron(1, 66000, 1, 1, 0)),
 ]
@@ -44,16 +60,27 @@ DROPOUT = cases(
     (random.DROPOUT, random.DROPOUT_BACKWARD),
     *(random.Dropout(*m, keep=keep, key=7) for m in MAPS for keep in (0.5, 0.9)),
     random.Dropout(4, 3, 3, 8, keep=1.0, key=0),
+    random.Dropout(3, 2, 3, 4, keep=0.7, key=3, scaled=False),
 )
 
 ELTWISE = [
     *cases((eltwise.SUM,), *(eltwise.Sum(*m, coeff=coeff) for m in MAPS for coeff in (1.0, -0.3))),
     *cases((eltwise.COPY,), *(eltwise.Copy(*m, x_offset=a, y_offset=b) for m in MAPS for a, b in ((0, 3), (2, 0)))),
+    *cases((eltwise.MAXIMUM, eltwise.MAXIMUM_BACKWARD), *(eltwise.Maximum(*m, index=i) for m in MAPS for i in (0, 2))),
 ]
 
+CMPOOL = cases(
+    (cmpool.FORWARD, cmpool.BACKWARD),
+    cmpool.Cmpool(1, 1, 1, 1, size=1, stride=1, start=0, outputs=1),
+    cmpool.Cmpool(6, 2, 3, 4, size=2, stride=2, start=0, outputs=3),
+    cmpool.Cmpool(7, 3, 2, 3, size=3, stride=3, start=0, outputs=3),  # the last group has one channel
+    cmpool.Cmpool(9, 1, 5, 32, size=4, stride=2, start=-3, outputs=5),  # groups overlap
+    cmpool.Cmpool(70, 2, 2, 8, size=70, stride=5, start=-4, outputs=1),
+)
 
-def windows(shape: tuple, size: tuple, stride: tuple, start: tuple, out: tuple, count_pad: bool = False) -> pool.Pool:
-    return pool.Pool(*shape, *size, *stride, *start, *out, count_pad)
+
+def windows(shape: tuple, size: tuple, stride: tuple, start: tuple, out: tuple, *flags: bool) -> pool.Pool:
+    return pool.Pool(*shape, *size, *stride, *start, *out, *flags)
 
 
 POOLS = (
@@ -68,8 +95,21 @@ POOLS = (
     windows((2, 6, 6, 4), (1, 1), (2, 2), (0, 0), (4, 4)),  # the last windows are empty
     windows((2, 9, 8, 3), (3, 2), (2, 2), (2, 1), (3, 3)),  # the first pixels are dropped
     windows((70, 2, 2, 128), (2, 2), (2, 2), (0, 0), (1, 1)),
+    windows((3, 4, 2, 3), (5, 3), (5, 3), (0, 0), (1, 1), False, False, True),  # larger than the map
+    windows((5, 6, 9, 32), (3, 2), (2, 3), (0, 0), (3, 3), False, False, True),
+    windows((2, 9, 8, 4), (3, 2), (2, 2), (-2, 1), (6, 4), True, False, True),
+    windows((2, 7, 6, 4), (1, 1), (3, 2), (2, 0), (2, 3), False, False),  # single pixels
 )
 POOL = cases((pool.MAX_FORWARD, pool.MAX_BACKWARD, pool.AVG_FORWARD, pool.AVG_BACKWARD), *POOLS)
+
+# channels, height, width, batch; size, alpha, power, k of a normalisation within maps.
+WINDOWS = (
+    (1, 1, 1, 1, 3, 0.5, 0.75, 2.0),
+    (3, 5, 7, 3, 3, 0.3, 0.75, 1.0),
+    (2, 6, 4, 4, 4, 0.2, 0.5, 2.0),  # an even window reaches further up and left
+    (2, 3, 2, 8, 9, 1.0, 1.5, 1.0),  # larger than the map
+    (70, 2, 3, 4, 1, 1.0, 0.75, 1.0),
+)
 
 NORM = [
     *cases(
@@ -80,6 +120,13 @@ NORM = [
         norm.Lrn(3, 1, 5, 1, size=9, alpha=1.0, power=1.5, k=1.0),
         norm.Lrn(16, 1, 1, 4, size=1, alpha=1.0, power=0.5, k=1.0),
         norm.Lrn(40, 1, 2, 3, size=17, alpha=0.1, power=0.75, k=1.0),
+        norm.Lrn(11, 3, 2, 32, size=4, alpha=0.2, power=0.75, k=2.0, blocked=True),
+        norm.Lrn(6, 1, 5, 1, size=3, alpha=1.0, power=1.5, k=1.0, blocked=True),
+    ),
+    *cases((norm.RNORM_FORWARD, norm.RNORM_BACKWARD), *(norm.Rnorm(*w) for w in WINDOWS)),
+    *cases(
+        (norm.CNORM_FORWARD, norm.CNORM_BACKWARD),
+        *(norm.Cnorm(*w, exact=exact) for w in WINDOWS for exact in (True, False)),
     ),
     *cases(
         (norm.BATCH_STATS, norm.BATCH_FORWARD, norm.BATCH_INFER, norm.BATCH_SUMS, norm.BATCH_DGRAD, norm.BATCH_WGRAD),
@@ -97,13 +144,35 @@ COST = [
     ),
     *cases(
         (cost.LOGREG_FORWARD, cost.LOGREG_BACKWARD),
-        cost.Logreg(1, 1, topk=1, smoothing=0.0, scale=1.0),
-        cost.Logreg(3, 3, topk=2, smoothing=0.1, scale=0.5),
-        cost.Logreg(10, 128, topk=5, smoothing=0.0, scale=1 / 128),
-        cost.Logreg(1000, 32, topk=5, smoothing=0.1, scale=1 / 32),
-        cost.Logreg(7, 37, topk=7, smoothing=0.2, scale=1.0),
+        cost.Logreg(1, 1, topk=(1,), smoothing=0.0, scale=1.0),
+        cost.Logreg(3, 3, topk=(1, 2), smoothing=0.1, scale=0.5),
+        cost.Logreg(10, 128, topk=(1, 5), smoothing=0.0, scale=1 / 128),
+        cost.Logreg(1000, 32, topk=(1, 5, 10), smoothing=0.1, scale=1 / 32),
+        cost.Logreg(9, 37, topk=(1, 2, 3, 4, 5, 6, 7, 8), smoothing=0.2, scale=1.0),
     ),
-    *cases((cost.REPORT,), *(cost.Report(n, ring=8, first=first) for n in (1, 3, 128, 300) for first in (True, False))),
+    *cases((cost.ONE_HOT,), *(cost.OneHot(*shape) for shape in ((1, 1), (1, 5), (3, 3), (10, 128), (1000, 6)))),
+    *cases(
+        (
+            cost.CROSSENT_FORWARD,
+            cost.CROSSENT_BACKWARD,
+            cost.CROSSENT_LOGITS_FORWARD,
+            cost.CROSSENT_LOGITS_BACKWARD,
+        ),
+        *(cost.Crossent(*shape, scale=0.3) for shape in ((1, 1), (3, 3), (10, 128), (1000, 32), (7, 37))),
+    ),
+    *cases(
+        (cost.BCE_FORWARD, cost.BCE_BACKWARD, cost.BCE_LOGITS_FORWARD, cost.BCE_LOGITS_BACKWARD),
+        *(cost.Bce(*m, weight=weight, scale=0.3) for m in MAPS for weight in (1.0, 2.5)),
+        cost.Bce(20, 9, 31, 3, top1=False),  # several shares a sample
+    ),
+    *cases((cost.COUNT,), *(cost.Count(*shape) for shape in ((1, 1), (3, 5), (70, 300)))),
+    *cases((cost.SUM2_FORWARD,), *(cost.Sum2(*m) for m in MAPS), cost.Sum2(20, 9, 31, 3)),
+    *cases(
+        (cost.REPORT,),
+        *(cost.Report(n, ring=8, rows=3, first=first) for n in (1, 3, 128, 300) for first in (True, False)),
+        cost.Report(5, ring=4, rows=1, offset=2, watched=False),
+        cost.Report(5, ring=4, rows=9, offset=1),
+    ),
 ]
 
 IMAGE = cases(
@@ -111,14 +180,57 @@ IMAGE = cases(
     *(image.Prepare(*m) for m in MAPS),
     image.Prepare(3, 2, 50, 33),  # rows of more than a tile
 )
+PIXELS = ((3, 1, 1, 1), (3, 1, 1, 32), (3, 7, 5, 1), (3, 4, 6, 3), (3, 1, 2, 128))
+IMAGE += [
+    *cases((image.FLIP,), *(image.Flip(*m) for m in MAPS)),
+    *cases((image.BLUR,), *(image.Blur(*m, size=5, stdev=1.0, vertical=v) for m in MAPS for v in (True, False))),
+    *cases((image.BLUR,), image.Blur(2, 12, 14, 4, size=9, stdev=2.5, vertical=True)),
+    *cases((image.BLUR,), image.Blur(2, 12, 14, 3, size=3, stdev=0.3, vertical=False)),
+    *cases(
+        (image.RESIZE,),
+        image.Resize(1, 1, 1, 1, 2, 2, scale=0.5),
+        image.Resize(3, 7, 5, 1, 10, 7, scale=0.7),
+        image.Resize(5, 9, 13, 4, 7, 10, scale=1.3),
+        image.Resize(2, 4, 6, 3, 4, 6, scale=1.0),
+        image.Resize(70, 3, 2, 32, 1, 1, scale=2.0),
+        image.Resize(3, 40, 33, 8, 20, 30, scale=1.1),
+    ),
+    *cases(
+        (image.RSCALE,),
+        image.Rscale(1, 1, 1, 1, 1, 1, key=0),
+        image.Rscale(3, 9, 9, 4, 5, 5, key=7),
+        image.Rscale(5, 20, 31, 3, 12, 13, key=8),
+        image.Rscale(2, 31, 20, 32, 13, 12, key=9),
+        image.Rscale(70, 4, 4, 8, 4, 4, key=2**31 - 1),  # the whole image
+    ),
+    *cases((image.RGB2YUV,), *(image.Colour(*m, center=False) for m in PIXELS)),
+    *cases((image.RGB2LAB,), *(image.Colour(*m, center=center) for m in PIXELS for center in (True, False))),
+]
 
 UPDATE = [
-    *cases((update.SGD,), update.Sgd(1, 1), update.Sgd(7, 3)),
+    *cases(
+        (update.SGD,),
+        update.Sgd(1, 1),
+        update.Sgd(7, 3, ring=4, clip=0.5),
+        update.Sgd(5, 2, nesterov=True, ring=4, clip=1e9),
+    ),
+    *cases((update.COLLECT,), update.Collect(1, 1), update.Collect(7, 3)),
+    *cases((update.NORM,), update.Norm(1, ring=1), update.Norm(3, ring=8), update.Norm(1100, ring=2)),
+    *cases(
+        (update.RESCALE,),
+        *(
+            update.Rescale(*shape, parameter=parameter, low=low, high=high, centered=centered)
+            for shape, parameter in (((1, 1), 0), ((5, 27), 1), ((70, 600), 0), ((3, 7), 2))
+            for low, high, centered in ((1.5, 1.5, False), (0.0, 2.0, False), (0.3, float("inf"), True))
+        ),
+    ),
+    *cases((update.AVERAGE,), update.Average(1, 0.25, warmup=False), update.Average(3, 1e-4, warmup=True)),
     *cases((update.MAGNITUDE,), update.Magnitude(1), update.Magnitude(3), update.Magnitude(300)),
 ]
 
-CASES: list[Case] = [*NEURON, *DROPOUT, *ELTWISE, *POOL, *NORM, *COST, *IMAGE, *UPDATE]
+CASES: list[Case] = [*NEURON, *DROPOUT, *ELTWISE, *CMPOOL, *POOL, *NORM, *COST, *IMAGE, *UPDATE]
 if find_spec("tests.kernels.cases_conv"):
     from tests.kernels import cases_conv
 
     CASES += [Case(*row) for row in cases_conv.CASES]
+CASES += [Case(*row) for row in cases_local.CASES]

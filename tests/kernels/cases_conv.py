@@ -32,7 +32,10 @@ CONVS = [
     Conv(2, 5, 5, 4, 8, 3, 3, 2, 2, 0, 0, 3, 3, 1),  # the last windows hang over the edge
     Conv(4, 8, 3, 2, 8, 4, 2, 3, 1, 2, 0, 3, 4, 2),
 ]
-FCS = [Fc(1, 1, 1), Fc(5, 3, 1), Fc(37, 11, 3), Fc(256, 10, 128), Fc(1000, 70, 32)]
+FCS = [
+    *(Fc(1, 1, 1), Fc(5, 3, 1), Fc(37, 11, 3), Fc(256, 10, 128), Fc(1000, 70, 32)),
+    *(Fc(12, 6, 5, parts=3), Fc(96, 134, 66, parts=2)),  # block-diagonal
+]
 
 CASES = [
     *((op, g) for op in (conv.FORWARD, conv.DGRAD, conv.WGRAD, conv.BGRAD) for g in CONVS),

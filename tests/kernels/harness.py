@@ -29,7 +29,7 @@ LAYOUTS = ("mixed",) if SANITIZE else ("hcwn", "chwn", "mixed")
 
 # Relative to the largest magnitude of each output. Elementwise operations round a few times; long sums more.
 TOLERANCE = 2e-6
-TOLERANCES = {"neuron": 4e-6, "norm": 1e-5, "cost": 4e-6, "conv": 2e-5, "fc": 2e-5}
+TOLERANCES = {"neuron": 4e-6, "norm": 1e-5, "cost": 4e-6, "conv": 2e-5, "local": 2e-5, "fc": 2e-5}
 
 
 class Guarded:

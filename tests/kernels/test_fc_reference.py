@@ -59,6 +59,24 @@ def test_gradients(features, outputs, batch, beta, seed):
     np.testing.assert_array_equal(db, expected_db)
 
 
+def test_parts_are_layers_of_their_own():
+    """Each part of the outputs sees one part of the features; weights of one part lie after those of the other."""
+    rng, g, part = np.random.default_rng(0), Fc(6, 9, 2, parts=3), Fc(2, 3, 2)
+    x, w, b, dy = integers(rng, 6, 1, 1, 2), integers(rng, 9, 2), integers(rng, 9), integers(rng, 9, 1, 1, 2)
+    y, dx, dw = np.empty_like(dy), np.empty_like(x), np.empty_like(w)
+    reference.forward(g, x, w, b, y)
+    reference.dgrad(g, dy, w, dx, 0.0)
+    reference.wgrad(g, x, dy, dw, 0.0)
+    for features, outputs in ((slice(2 * i, 2 * i + 2), slice(3 * i, 3 * i + 3)) for i in range(3)):
+        own_y, own_dx, own_dw = np.empty_like(dy[outputs]), np.empty_like(x[features]), np.empty_like(w[outputs])
+        reference.forward(part, x[features], w[outputs], b[outputs], own_y)
+        reference.dgrad(part, dy[outputs], w[outputs], own_dx, 0.0)
+        reference.wgrad(part, x[features], dy[outputs], own_dw, 0.0)
+        np.testing.assert_array_equal(y[outputs], own_y)
+        np.testing.assert_array_equal(dx[features], own_dx)
+        np.testing.assert_array_equal(dw[outputs], own_dw)
+
+
 def test_a_map_of_many_pixels_is_read_in_the_order_of_the_weights():
     """x [C, H, W, N] in the layout C, H, W, N has the features in the order of a PyTorch flatten."""
     x = np.arange(2 * 3 * 2 * 2, dtype=np.float64).reshape(2, 3, 2, 2)

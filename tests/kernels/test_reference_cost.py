@@ -3,19 +3,29 @@
 import numpy as np
 import pytest
 
-from kernels.cost import LOGREG_BACKWARD, LOGREG_FORWARD, REPORT, SOFTMAX_FORWARD, Logreg, Report, Softmax
+from kernels.cost import (
+    COUNT,
+    LOGREG_BACKWARD,
+    LOGREG_FORWARD,
+    ONE_HOT,
+    REPORT,
+    SOFTMAX_FORWARD,
+    Count,
+    Logreg,
+    OneHot,
+    Report,
+    Softmax,
+)
 
 
 def logreg(logits, labels, **options):
-    """Per sample (loss, top-1 error, top-k error) of logits [K, N]."""
+    """Per sample the loss and the error for each k of `topk`, of logits [K, N]."""
     classes, batch = np.shape(logits)
-    x, p, y = (
-        np.reshape(logits, (classes, 1, 1, batch)).astype(float),
-        np.empty((classes, 1, 1, batch)),
-        np.empty((3, 1, 1, batch)),
-    )
-    LOGREG_FORWARD.reference(Logreg(classes, batch, **options), x, np.array(labels, np.int32), p, y)
-    return y.reshape(3, batch)
+    g = Logreg(classes, batch, **options)
+    x, p = np.reshape(logits, (classes, 1, 1, batch)).astype(float), np.empty((classes, 1, 1, batch))
+    y = np.empty((1 + len(g.topk), 1, 1, batch))
+    LOGREG_FORWARD.reference(g, x, np.array(labels, np.int32), p, y)
+    return y.reshape(-1, batch)
 
 
 def test_softmax_of_large_logits():
@@ -45,14 +55,12 @@ def test_errors_against_a_stable_sort():
     rng = np.random.default_rng(0)
     logits, labels = rng.integers(0, 4, (9, 200)).astype(float), rng.integers(0, 9, 200)
     rank = [list(np.argsort(-logits[:, n], kind="stable")).index(labels[n]) for n in range(200)]
-    for k in (1, 3, 9):
-        _, top1, topk = logreg(logits, labels, topk=k)
-        np.testing.assert_array_equal(top1, np.array(rank) >= 1)
-        np.testing.assert_array_equal(topk, np.array(rank) >= k)
+    for k, errors in zip((1, 3, 9), logreg(logits, labels, topk=(1, 3, 9))[1:], strict=True):
+        np.testing.assert_array_equal(errors, np.array(rank) >= k)
 
 
 def test_labels_that_are_no_class():
-    y = logreg(np.zeros((3, 3)), [-1, 3, 2**31 - 1], topk=2)
+    y = logreg(np.zeros((3, 3)), [-1, 3, 2**31 - 1], topk=(1, 2))
     np.testing.assert_array_equal(y, [[0, np.nan, np.nan], [0, 1, 1], [0, 1, 1]])
     dx = np.empty((3, 1, 1, 3))
     LOGREG_BACKWARD.reference(Logreg(3, 3), np.full((3, 1, 1, 3), 1 / 3), np.array([-1, 0, 2], np.int32), dx, 0.0)
@@ -62,10 +70,31 @@ def test_labels_that_are_no_class():
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_the_loss_of_a_sample_without_finite_logits_is_nan(bad):
     """The class that is NaN is wrong for every k; one behind it may still come second. Other samples are unharmed."""
-    loss, top1, topk = logreg([[bad, bad, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]], [0, 1, 0], topk=2)
+    loss, top1, topk = logreg([[bad, bad, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]], [0, 1, 0], topk=(1, 2))
     np.testing.assert_array_equal(np.isnan(loss), [True, True, False])
     np.testing.assert_array_equal(top1, [np.isnan(bad), 1, 0])
     np.testing.assert_array_equal(topk, [np.isnan(bad), 0, 0])
+
+
+def test_targets_of_labels():
+    labels = np.array([2, -1, 0, 3], np.int32)
+    for classes, expected in (
+        (3, [[0, -1, 1, np.nan], [0, -1, 0, np.nan], [1, -1, 0, np.nan]]),
+        (1, [[np.nan, -1, 0, np.nan]]),
+    ):
+        t = np.empty((classes, 1, 1, 4))
+        ONE_HOT.reference(OneHot(classes, 4), labels, t)
+        np.testing.assert_array_equal(t[:, 0, 0], expected)
+    ONE_HOT.reference(OneHot(1, 2), np.array([1, 0], np.int32), t := np.empty((1, 1, 1, 2)))
+    assert t.ravel().tolist() == [1, 0]
+
+
+def test_counts_of_each_class_add_up():
+    p, t = np.array([[0.5, 0.9, 0.4, 1.0], [0.1, 0.6, 0.6, 0.6]]), np.array([[1, 0, 1, -1], [0, 0.5, 0.4, 1]])
+    counts = np.full((3, 2), 10**12)
+    for _ in range(2):
+        COUNT.reference(Count(2, 4), p[:, None, None], t[:, None, None], counts)
+    assert (counts - 10**12).tolist() == [[4, 6], [4, 4], [2, 4]]
 
 
 class TestReport:
@@ -74,7 +103,8 @@ class TestReport:
     def report(self, history, y=None, step=0, first=True):
         healthy = np.ones(1, np.int32)
         clock = np.array([0, 0, step, 0], np.uint32)
-        REPORT.reference(Report(2, history.shape[1], first), self.y if y is None else y, clock, history, healthy)
+        g = Report(2, history.shape[1], 3, first=first)
+        REPORT.reference(g, self.y if y is None else y, clock, history, healthy)
         return healthy[0]
 
     def test_a_step_has_one_slot_of_the_ring(self):
@@ -87,6 +117,17 @@ class TestReport:
         self.report(history, first=True)
         self.report(history, first=False)
         np.testing.assert_array_equal(history.ravel(), [2, 10, 18])
+
+    def test_a_cost_has_rows_of_its_own(self):
+        history, clock, healthy = np.zeros((6, 2)), np.zeros(4, np.uint32), np.ones(1, np.int32)
+        REPORT.reference(Report(2, 2, 3, offset=2), self.y, clock, history, healthy)
+        np.testing.assert_array_equal(history[:, 0], [0, 0, 1, 5, 9, 0])
+
+    def test_the_loss_of_a_cost_that_is_not_watched_may_be_anything(self):
+        healthy = np.ones(1, np.int32)
+        g = Report(2, 1, 3, watched=False)
+        REPORT.reference(g, self.y * np.nan, np.zeros(4, np.uint32), np.zeros((3, 1)), healthy)
+        assert healthy[0] == 1
 
     @pytest.mark.parametrize("loss", [np.nan, np.inf, -np.inf])
     def test_a_loss_that_is_not_finite_is_unhealthy(self, loss):

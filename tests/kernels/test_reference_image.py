@@ -1,8 +1,10 @@
-"""Image preparation, pixel by pixel."""
+"""Image operations, pixel by pixel, and the draw of a random scale."""
 
 import numpy as np
+import pytest
 
-from kernels.image import PREPARE, Prepare
+from kernels.image import BLUR, FLIP, PREPARE, RESIZE, RSCALE, Blur, Flip, Prepare, Resize, Rscale
+from kernels.image.reference import draw, gaussian
 
 
 def test_pixels():
@@ -13,3 +15,80 @@ def test_pixels():
     for c, h, w, n in np.ndindex(y.shape):
         source = pixels[n, h, 4 - w if mirror[n] else w, c]
         assert y[c, h, w, n] == (source - mean[c]) / std[c]
+
+
+def values(*shape):
+    return np.random.default_rng(1).standard_normal(shape)
+
+
+def test_flip():
+    x, y = values(2, 3, 5, 4), values(2, 3, 5, 4)
+    expected = np.empty_like(y)
+    for c, h, w, n in np.ndindex(y.shape):
+        expected[c, h, w, n] = 0.5 * y[c, h, w, n] + x[c, h, 4 - w, n]
+    FLIP.reference(Flip(2, 3, 5, 4), x, y, 0.5)
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("size, stdev", [(3, 0.5), (5, 1.0), (9, 3.0)])
+@pytest.mark.parametrize("vertical", [True, False])
+def test_blur(size, stdev, vertical):
+    """Also of maps that are smaller than the filter."""
+    x, y = values(2, 3, 6, 2), np.empty((2, 3, 6, 2))
+    taps = np.exp(-((np.arange(size) - size // 2) ** 2) / (2 * stdev**2))
+    np.testing.assert_allclose(gaussian(size, stdev), taps / taps.sum(), rtol=1e-14)
+    BLUR.reference(Blur(2, 3, 6, 2, size, stdev, vertical), x, y, 0.0)
+    for h, w in np.ndindex(3, 6):
+        expected = np.zeros((2, 2))
+        for d in range(-(size // 2), size // 2 + 1):
+            a, b = (h + d, w) if vertical else (h, w + d)
+            if 0 <= a < 3 and 0 <= b < 6:
+                expected += taps[d + size // 2] / taps.sum() * x[:, a, b]
+        np.testing.assert_allclose(y[:, h, w], expected, rtol=1e-12, atol=1e-14)
+
+
+def bilinear(x, row, column):
+    """x[:, row, column] between the four pixels around."""
+    a, b = int(row), int(column)
+    c, d = min(a + 1, x.shape[1] - 1), min(b + 1, x.shape[2] - 1)
+    down, across = row - a, column - b
+    above = x[:, a, b] * (1 - across) + x[:, a, d] * across
+    return above * (1 - down) + (x[:, c, b] * (1 - across) + x[:, c, d] * across) * down
+
+
+@pytest.mark.parametrize("out_h, out_w, scale", [(5, 7, 1.25), (14, 18, 0.5), (1, 1, 2.0), (7, 9, 1.0)])
+def test_resize(out_h, out_w, scale):
+    x, y = values(2, 7, 9, 3), np.empty((2, out_h, out_w, 3))
+    RESIZE.reference(Resize(2, 7, 9, 3, out_h, out_w, scale), x, y)
+    for p, q in np.ndindex(out_h, out_w):
+        row = min(max(p * scale + 3.5 - out_h / 2 * scale, 0), 7 - 1.01)
+        column = min(max(q * scale + 4.5 - out_w / 2 * scale, 0), 9 - 1.01)
+        np.testing.assert_allclose(y[:, p, q], bilinear(x, row, column), rtol=1e-10, atol=1e-12)
+
+
+def clock(step, offset=0):
+    return np.array([11, 12, step, offset], np.uint32)
+
+
+@pytest.mark.parametrize("height, width", [(9, 9), (9, 14), (15, 9)])
+def test_a_random_scale_stays_on_the_image(height, width):
+    """The crop fits the shrunk image, and that fits the image; the tighter side is the one that is counted."""
+    g, x = Rscale(1, height, width, 1, 5, 5, key=3), values(1, height, width, 1)
+    for step in range(200):
+        scale, (rows, columns), (top, left) = draw(g, clock(step))
+        assert 1 <= scale <= 9 / 5 and min(rows, columns) in (int(9 / scale), round(9 / scale))
+        assert rows * scale <= height + 1e-9 and columns * scale <= width + 1e-9
+        assert 0 <= top <= rows - 5 and 0 <= left <= columns - 5
+        y = np.empty((1, 5, 5, 1))
+        RSCALE.reference(g, x, clock(step, offset=step), y)  # all samples of a step share the draw
+        for p, q in np.ndindex(5, 5):
+            ends = [side - (1 if scale == 1 else 1.01) for side in (height, width)]
+            row = np.clip((top + p) * scale + height / 2 - rows / 2 * scale, 0, ends[0])
+            column = np.clip((left + q) * scale + width / 2 - columns / 2 * scale, 0, ends[1])
+            np.testing.assert_allclose(y[:, p, q], bilinear(x, row, column), rtol=1e-9, atol=1e-12)
+
+
+def test_draws_differ_between_layers_and_seeds():
+    draws = {draw(Rscale(1, 40, 40, 1, 30, 30, key), clock(7)) for key in range(8)}
+    draws |= {draw(Rscale(1, 40, 40, 1, 30, 30, 0), np.array([seed, 12, 7, 0])) for seed in range(20, 28)}
+    assert len(draws) == 16

@@ -27,6 +27,40 @@ def test_lrn_windows(size):
         np.testing.assert_allclose(y[c], x[c] * (1 + 0.3 * (window**2).sum(0)) ** -0.6, rtol=1e-12)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 9])
+def test_lrn_blocks(size):
+    """Channel c is divided by the sum over channels floor(c / size) * size and on."""
+    g = norm.Lrn(7, 1, 2, 3, size=size, alpha=0.3, power=0.6, k=1.0, blocked=True)
+    x = np.random.default_rng(0).standard_normal((7, 1, 2, 3))
+    y = np.empty_like(x)
+    norm.LRN_FORWARD.reference(g, x, y)
+    for c in range(7):
+        block = x[c // size * size : c // size * size + size]
+        np.testing.assert_allclose(y[c], x[c] * (1 + 0.3 * (block**2).sum(0)) ** -0.6, rtol=1e-12)
+
+
+def window(x, size, h, w):
+    """The pixels of the window of (h, w), [C, rows, columns, N]."""
+    top, left = h - size // 2, w - size // 2
+    return x[:, max(top, 0) : top + size, max(left, 0) : left + size]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 11])
+def test_windows_within_a_map(size):
+    """The window of (h, w) begins at h - size // 2, w - size // 2 and is cut off at the edges, for even sizes too."""
+    sizes = (2, 4, 5, 3)
+    x, mean = np.random.default_rng(0).standard_normal(sizes) + 1, np.empty(sizes)
+    response, contrast = np.empty(sizes), np.empty(sizes)
+    norm.RNORM_FORWARD.reference(norm.Rnorm(*sizes, size, 0.3, 0.6, 1.5), x, response)
+    norm.CNORM_FORWARD.reference(norm.Cnorm(*sizes, size, 0.3, 0.6, 1.5), x, contrast)
+    for h, w in np.ndindex(4, 5):
+        mean[:, h, w] = window(x, size, h, w).mean((1, 2))
+    for h, w in np.ndindex(4, 5):
+        for y, d in (response, x), (contrast, x - mean):
+            base = 1.5 + 0.3 * (window(d, size, h, w) ** 2).sum((1, 2))
+            np.testing.assert_allclose(y[:, h, w], x[:, h, w] * base**-0.6, rtol=1e-12)
+
+
 def stats(x, eps=0.1, momentum=0.25):
     channels = x.shape[0]
     mean, inv_std, running_mean, running_var = (

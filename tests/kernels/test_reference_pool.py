@@ -17,7 +17,9 @@ def pixels(g, p, q):
 
 
 def area(g, p, q):
-    """Positions of window (p, q) on the map, or on the map with its padding."""
+    """Positions of window (p, q) on the map, or on the map with its padding; 1 for a sum."""
+    if not g.divide:
+        return 1
     if not g.count_pad:
         return max(1, len(pixels(g, p, q)))
     top, left = g.start_h + p * g.stride_h, g.start_w + q * g.stride_w
@@ -35,7 +37,8 @@ def test_against_loops(g):
     for c, n, p, q in itertools.product(range(g.channels), range(g.batch), range(g.out_h), range(g.out_w)):
         inside = pixels(g, p, q)
         if inside:
-            best = max(inside, key=lambda at, c=c, n=n: x[(c, *at, n)])  # the first of equals
+            rank = abs if g.absolute else float
+            best = max(inside, key=lambda at, c=c, n=n, rank=rank: rank(x[(c, *at, n)]))  # the first of equals
             top[c, p, q, n] = x[(c, *best, n)]
             d_top[(c, *best, n)] += dy[c, p, q, n]
         for at in inside:
@@ -67,6 +70,15 @@ def test_nan_passes_and_takes_no_gradient():
     np.testing.assert_array_equal(y.ravel(), [np.nan, 2])
     MAX_BACKWARD.reference(g, x, y, np.ones_like(y), dx, 0.0)
     np.testing.assert_array_equal(dx.ravel(), [0, 0, 0, 1])
+
+
+def test_the_largest_absolute_value_keeps_its_sign():
+    g = Pool(1, 1, 6, 1, 1, 3, 1, 3, 0, 0, 1, 2, absolute=True)
+    x, y, dx = np.array([1, -4, 4, 0, np.nan, -9]).reshape(1, 1, 6, 1), np.empty((1, 1, 2, 1)), np.empty((1, 1, 6, 1))
+    MAX_FORWARD.reference(g, x, y)
+    np.testing.assert_array_equal(y.ravel(), [-4, np.nan])
+    MAX_BACKWARD.reference(g, x, y, np.ones_like(y), dx, 0.0)
+    np.testing.assert_array_equal(dx.ravel(), [0, 1, 0, 0, 0, 0])
 
 
 def test_an_empty_window_gives_zero():

@@ -28,9 +28,12 @@ def make_feed(case: Case, seed: int = 0, names: Sequence[str] = ("a",)) -> Feed:
         return rng.normal(size=shape).astype(np.float32).astype(np.float64)
 
     feed = {f"x{i}": normal((*extent(shape), case.batch)) for i, shape in enumerate(case.inputs)}
-    if case.layer.is_cost:
+    if case.within:
+        feed["x0"] = rng.uniform(*case.within, feed["x0"].shape).astype(np.float32).astype(np.float64)
+    if case.layer.is_cost and len(case.inputs) > 1:
         labels = rng.integers(0, case.inputs[0].channels, case.batch)
-        feed["x1"] = np.where(np.arange(case.batch) % 5 == 3, -1, labels)
+        targets = labels if case.labeled else rng.random(feed["x1"].shape, np.float32).astype(np.float64)
+        feed["x1"] = np.where(np.arange(case.batch) % 5 == 3, -1, targets)
     parameters = {key: normal(param.shape) for key, param in case.layer.params(*case.inputs).items()}
     states = {key: np.abs(normal(state.shape)) for key, state in case.layer.states(*case.inputs).items()}
     for name in names:
@@ -135,7 +138,7 @@ class Recording:
         return self.values[name]
 
     def _input(self, prefix: str, i: int) -> Value:
-        if self.case.layer.is_cost and i == 1:
+        if self.case.labeled and i == 1:
             return self._value("x1", (self.case.batch,), np.int32)
         layout = "chwn" if self.case.layer.flat_input else "hcwn"
         return self._value(f"{prefix}{i}", (*extent(self.case.inputs[i]), self.case.batch), layout=layout)

@@ -99,7 +99,7 @@ def test_a_value_is_converted_to_the_type_of_its_option(name: str, given: object
     assert type(value(name, given)) is type(found)
 
 
-LEARNING = "lr, lr_bias, weight_decay, momentum"
+LEARNING = "lr, lr_bias, weight_decay, momentum, update_every"
 SIZE = "expected a size >= 1 (one number, or [height, width])"
 
 

@@ -5,12 +5,19 @@ import pytest
 
 from layers.batch_norm import BatchNorm
 from layers.cmrnorm import Cmrnorm
+from layers.colour import Rgb2lab, Rgb2yuv
 from layers.conv import Conv
+from layers.costs import Bce, Crossent, Sum2
 from layers.data import Data
 from layers.dropout import Dropout
-from layers.join import Concat, Eltsum
+from layers.fc import Sfc
+from layers.image import Blur, Crop, Href, Nailbed
+from layers.join import Concat, Eltsum, Pass
 from layers.logreg import Logreg
-from layers.pool import Pool
+from layers.neuron import Neuron
+from layers.pool import GlobalPool, Pool
+from layers.resize import Resize, Rscale
+from layers.sum import Sum
 from tests.layers.cases import case
 from tests.layers.harness import make_feed, run
 
@@ -98,6 +105,151 @@ def test_the_first_of_equal_maxima_gets_the_gradient():
     np.testing.assert_array_equal(dx[0, :, :, 0], [[3, 0], [0, 0]])
 
 
+def row(*values):
+    """[1, 1, W, 1]: one map of one row."""
+    return np.array(values, float)[None, None, :, None]
+
+
+def test_largest_absolute_value_and_sum():
+    x = row(1, -5, 3, 2, -2, 1)
+    window = {"size": (1, 3), "start": (0, -1), "stride": (1, 2), "rounding": "convnet"}
+    after = apply(Pool(mode="maxabs", **window), x, dy=row(1, 10, 100))
+    np.testing.assert_array_equal(after["a.y"].ravel(), [-5, -5, 2])  # of 2 and -2 the first
+    np.testing.assert_array_equal(after["dx0"].ravel(), [0, 11, 0, 100, 0, 0])
+    after = apply(Pool(mode="sum", **window), x, dy=row(1, 10, 100))
+    np.testing.assert_array_equal(after["a.y"].ravel(), [-4, 0, 1])
+    np.testing.assert_array_equal(after["dx0"].ravel(), [1, 11, 10, 110, 100, 100])
+    np.testing.assert_array_equal(apply(Pool(mode="avg", **window), x)["a.y"].ravel(), [-2, 0, 1 / 3])
+
+
+def test_a_start_within_the_map_drops_pixels():
+    after = apply(Pool(size=2, start=1), np.arange(25.0).reshape(1, 5, 5, 1), dy=np.ones((1, 2, 2, 1)))
+    np.testing.assert_array_equal(after["a.y"][0, :, :, 0], [[12, 14], [22, 24]])
+    assert not after["dx0"][0, 0].any() and not after["dx0"][0, :, 0].any()
+
+
+def test_a_window_larger_than_the_map():
+    y = apply(Pool(mode="avg", size=4, rounding="ceil"), np.arange(6.0).reshape(1, 2, 3, 1))["a.y"]
+    assert y.shape == (1, 1, 1, 1) and y == 2.5
+
+
+@pytest.mark.parametrize("mode, expected", [("avg", -1 / 3), ("max", 3), ("maxabs", -4), ("sum", -2)])
+def test_global_pooling(mode, expected):
+    x = np.array([[0, 3, -4], [1, -2, 0]], float)[None, ..., None]
+    np.testing.assert_allclose(apply(GlobalPool(mode=mode), x)["a.y"], [[[[expected]]]], rtol=1e-15)
+
+
+def test_crop_and_reflection():
+    x, dy = np.arange(12.0).reshape(1, 3, 4, 1), np.array([[1.0, 2], [3, 4]])[None, ..., None]
+    after = apply(Crop(start=(1, 2), size=2), x, dy=dy)
+    np.testing.assert_array_equal(after["a.y"][0, :, :, 0], [[6, 7], [10, 11]])
+    np.testing.assert_array_equal(after["dx0"][0, :, :, 0], [[0, 0, 0, 0], [0, 0, 1, 2], [0, 0, 3, 4]])
+    np.testing.assert_array_equal(apply(Href(), x)["a.y"], x[:, :, ::-1])
+
+
+@pytest.mark.parametrize(
+    "side, stride, taken", [(6, 2, [1, 3, 5]), (5, 2, [0, 2, 4]), (7, 3, [0, 3, 6]), (12, 4, [2, 6, 10]), (3, 5, [1])]
+)
+def test_a_nailbed_is_centred(side, stride, taken):
+    after = apply(Nailbed(stride=(1, stride)), row(*range(side)), dy=row(*range(1, len(taken) + 1)))
+    np.testing.assert_array_equal(after["a.y"].ravel(), taken)
+    expected = np.zeros(side)
+    expected[taken] = np.arange(1, len(taken) + 1)
+    np.testing.assert_array_equal(after["dx0"].ravel(), expected)
+
+
+def test_blur_spreads_a_pixel_and_loses_what_leaves_the_map():
+    x = np.zeros((1, 5, 5, 2))
+    x[0, 2, 2, 0] = x[0, 0, 4, 1] = 1
+    y = apply(Blur(size=3, stdev=1), x)["a.y"]
+    taps = np.array([0.274069, 0.451863, 0.274069])  # exp(-1/2) and 1, over their sum
+    np.testing.assert_allclose(y[0, 1:4, 1:4, 0], np.outer(taps, taps), atol=1e-6)
+    np.testing.assert_allclose(y[0, :2, 3:, 1], np.outer(taps[1:], taps[:2]), atol=1e-6)
+    assert y[..., 0].sum() == pytest.approx(1) and np.count_nonzero(y[..., 0]) == 9
+
+
+@pytest.mark.parametrize(
+    "scale, expected",
+    [
+        (2, [0, 2]),
+        (0.5, [0, 0.5, 1, 1.5, 2, 2.5, 2.99, 2.99]),  # 1.01 pixels from the end at most
+        (1.25, [0.125, 1.375, 2.625]),  # the centres meet: 2 - 3 / 2 * 1.25
+        (1, [0, 1, 2, 2.99]),
+    ],
+)
+def test_where_resize_looks(scale, expected):
+    y = apply(Resize(scale=scale), np.arange(4.0)[None, :, None, None] + 10 * row(0, 1, 2, 3), how={"backward": False})
+    at = np.array(expected)
+    np.testing.assert_allclose(y["a.y"][0, :, :, 0], at[:, None] + 10 * at, rtol=1e-6)
+
+
+def shrunk(step=6, size=5, training=True, max_scale=2):
+    """What a rscale layer makes of a 9 x 9 map that holds 1, row and column: so y says where it looked."""
+    h, w = np.mgrid[:9, :9].astype(float)
+    clock = np.array([17, 1, step, 0])
+    layer = Rscale(max_scale=max_scale, size=size)
+    feed = {"clock": clock, "x0": np.stack([np.ones_like(h), h, w])[..., None]}
+    table_row = case(layer, (3, 9, 9), batch=1, frozen=("x0",))
+    return run(table_row, make_feed(table_row) | feed, training=training)["a.y"][..., 0]
+
+
+def test_random_scales_have_the_probabilities_and_ranges_of_their_crops():
+    sizes, corners = [], {size: set() for size in range(5, 10)}
+    for step in range(600):
+        one, rows, columns = shrunk(step)
+        np.testing.assert_allclose(one, 1)
+        scale = rows[1, 0] - rows[0, 0]
+        for steps in (np.diff(rows, axis=0)[:3], np.diff(columns)[:, :3]):  # the last pixel may be clamped
+            np.testing.assert_allclose(steps, scale, atol=1e-9)
+        size = 9 if abs(scale - 1) < 1e-9 else int(9 / scale)
+        assert max(1, 9 / (size + 1)) - 1e-9 <= scale <= 9 / size + 1e-9
+        first = (rows[1, 0] - scale - 4.5) / scale + size / 2, (columns[0, 1] - scale - 4.5) / scale + size / 2
+        sizes.append(size)
+        corners[size].add(tuple(np.round(first, 6)))
+    share = np.bincount(sizes, minlength=10)[5:] / 600
+    expected = np.array([1, 4, 9, 16, 25]) / 55
+    assert (np.abs(share - expected) < 5 * np.sqrt(expected / 600)).all(), share
+    for size, places in corners.items():
+        assert places <= {(a, b) for a in range(size - 4) for b in range(size - 4)}
+    assert len(corners[9]) == 25  # all places of the largest size occur
+
+
+def test_a_random_scale_of_one_is_a_crop():
+    whole = [shrunk(step, size=8, max_scale=1.1) for step in range(20)]
+    crops = [y for y in whole if np.diff(y[1, :, 0])[0] == 1]
+    assert len(crops) > 5
+    for _, rows, columns in crops:
+        np.testing.assert_array_equal(rows, rows[0, 0] + np.arange(8)[:, None] + np.zeros(8))
+        np.testing.assert_array_equal(columns, columns[0, 0] + np.arange(8) + np.zeros((8, 1)))
+
+
+def test_a_random_scale_is_drawn_anew_for_each_step_and_not_in_evaluation():
+    assert len({shrunk(step).tobytes() for step in range(10)}) > 5
+    np.testing.assert_array_equal(shrunk(3), shrunk(3))
+    y = shrunk(training=False, size=6, max_scale=1.5)
+    np.testing.assert_array_equal(y, shrunk(step=9, training=False, size=6, max_scale=1.5))
+    np.testing.assert_allclose(y[1, :, 0], [0, 1.5, 3, 4.5, 6, 7.5])
+    np.testing.assert_allclose(shrunk(training=False, size=8)[2, 0], 1.125 * np.arange(8))  # no more than the map has
+
+
+@pytest.mark.parametrize(
+    "layer, rgb, expected",
+    [
+        (Rgb2yuv(), (1, 1, 1), (1, 0, 0)),
+        (Rgb2yuv(), (1, 0, 0), (0.2126, -0.09991, 0.615)),
+        (Rgb2yuv(), (0, 0, 2), (0.1444, 0.872, -0.11278)),
+        (Rgb2lab(), (1, 1, 1), (100, 0, 0)),
+        (Rgb2lab(), (0, 0, 0), (0, 0, 0)),
+        (Rgb2lab(center=True), (1, 1, 1), (50, 0, 0)),
+        (Rgb2lab(), (0.5, 0.5, 0.5), (76.07139, 0, 0)),  # 116 * 0.5^0.3333 - 16
+        (Rgb2lab(), (0, 1, 0), (92.2391, -128.14, 143.524)),  # of fX = .676816, fY = .933096, fZ = .215476
+    ],
+)
+def test_colours(layer, rgb, expected):
+    y = apply(layer, features(*([value] for value in rgb)), how={"backward": False})["a.y"].ravel()
+    np.testing.assert_allclose(y, expected, atol=1e-4 if max(map(abs, expected)) < 120 else 0.01)
+
+
 def test_batch_normalisation_and_its_running_statistics():
     given = {"weight": [2.0], "bias": [1.0], "running_mean": [0.0], "running_var": [1.0]}
     after = apply(BatchNorm(eps=0.5, momentum=0.2), features([1, 2, 3, 4]), **given)
@@ -141,8 +293,64 @@ def test_dropout_differs_between_layers_steps_and_seeds_and_repeats():
     np.testing.assert_array_equal(run(row, feed)["a.y"], both["a.y"])
 
 
+def test_parts_of_a_split_layer():
+    """Features 1, 2 and 3, 4 with rows of weights for either half."""
+    weight = np.array([[1.0, 0], [1, 1], [10, 0], [10, 10]])
+    x = np.arange(1.0, 5).reshape(1, 2, 2, 1)
+    y = apply(Sfc(outputs=2, parts=2), x, weight=weight, bias=np.array([0, 0, 0.5, 0.5]))["a.y"].ravel()
+    np.testing.assert_array_equal(y, [1, 3, 30.5, 70.5])
+
+
+def test_sum_of_each_map():
+    after = apply(Sum(), np.arange(12.0).reshape(2, 2, 3, 1), dy=features([3.0], [4.0]))
+    np.testing.assert_array_equal(after["a.y"].ravel(), [15, 51])
+    np.testing.assert_array_equal(after["dx0"].ravel(), [3] * 6 + [4] * 6)
+
+
+def test_dropout_scaled_in_evaluation():
+    x = np.ones((40, 10, 10, 5))
+    plain, after = apply(Dropout(keep=0.8), x), apply(Dropout(keep=0.8, scale="eval"), x)
+    np.testing.assert_array_equal(after["a.y"], plain["a.y"] != 0)
+    np.testing.assert_allclose(after["dx0"], 0.8 * plain["dx0"])
+    y = apply(Dropout(keep=0.8, scale="eval"), x, how={"training": False})["a.y"]
+    np.testing.assert_allclose(y, 0.8)
+
+
+@pytest.mark.parametrize(
+    "kind, expected",
+    [
+        ("ident", [-2, -0.5, 0, 1, 5]),
+        ("relu", [0, 0, 0, 1, 5]),
+        ("brelu[2]", [0, 0, 0, 1, 2]),
+        ("softrelu", [0.126928, 0.474077, 0.693147, 1.313262, 5]),
+        ("logistic", [0.119203, 0.377541, 0.5, 0.731059, 0.993307]),
+        ("tanh[1.7159,0.6667]", [-1.492967, -0.551709, 0, 1.000035, 1.711540]),
+        ("abs", [2, 0.5, 0, 1, 5]),
+        ("square", [4, 0.25, 0, 1, 25]),
+        ("linear[3,-1]", [-7, -2.5, -1, 2, 14]),
+        ("log[3]", [0, 0.916291, 1.098612, 1.386294, 2.079442]),
+        ("drelu[2]", [-0.476812, -0.010163, 0, 0.075766, 3.026772]),
+    ],
+)
+def test_neurons(kind, expected):
+    y = apply(Neuron(kind=kind), features([-2, -0.5, 0, 1, 5]))["a.y"]
+    np.testing.assert_allclose(y.ravel(), expected, atol=1e-6)
+    assert apply(Neuron(kind="sqrt"), features([9, 0.25]))["a.y"].ravel().tolist() == [3, 0.5]
+
+
+def test_slopes_at_corners():
+    given = {"dy": np.ones((1, 1, 1, 3))}
+    slopes = {
+        kind: apply(Neuron(kind=kind), features([-1, 0, 2]), **given)["dx0"].ravel().tolist()
+        for kind in ("relu", "abs", "brelu[2]")
+    }
+    assert slopes == {"relu": [0, 0, 1], "abs": [-1, -1, 1], "brelu[2]": [0, 0, 0]}
+
+
 def test_sum_and_concatenation():
     a, b = features([1, 2], [3, 4]), features([10, 20], [30, 40])
+    np.testing.assert_array_equal(apply(Pass(), a)["a.y"], a)
+    np.testing.assert_array_equal(apply(Pass(), b, a)["a.y"], np.concatenate([b, a]))
     np.testing.assert_array_equal(apply(Eltsum(coefficients=(2, -1)), a, b)["a.y"], 2 * a - b)
     np.testing.assert_array_equal(apply(Concat(), a, b)["a.y"], np.concatenate([a, b]))
 
@@ -157,7 +365,7 @@ def test_pixels_are_mirrored_and_scaled():
 
 
 def score(logits, labels, **options):
-    """[3, N]: loss, top-1 error and top-k error of logits [K, N]."""
+    """[results, N]: loss, top-1 error and other errors of logits [K, N]."""
     logits = np.array(logits, float)
     row = case(Logreg(**options), (len(logits),), (1,), batch=logits.shape[1], frozen=("x1",))
     return run(row, {"x0": logits[:, None, None], "x1": np.array(labels)})["a.y"][:, 0, 0]
@@ -177,3 +385,54 @@ def test_error_rates_and_unlabeled_samples():
     np.testing.assert_array_equal(y[2], [0, 0, 1, 1, 0])
     assert y[0, 4] == 0
     np.testing.assert_array_equal(score(logits, [3] * 5, topk=9)[2], 0)  # all classes are among the first nine
+
+
+def cost(layer, x, t, **how):
+    """What a cost leaves for predictions and targets [K, N]; its gradient is of the sum over the samples."""
+    x, t = (np.array(array, float)[:, None, None] for array in (x, t))
+    row = case(layer, x.shape[:3], x.shape[:3], batch=x.shape[3], frozen=("x1",))
+    after = run(row, {"x0": x, "x1": t}, **how)
+    return after["a.y"][:, 0, 0], 7 * after["dx0"][:, 0, 0]  # the harness divides by 7, the nominal batch
+
+
+def test_cross_entropy_with_soft_targets():
+    p, t = [[0.2, 0.5], [0.3, 0.5], [0.5, 0.0]], [[0.5, 0], [0.5, 0], [0, 1]]
+    y, dx = cost(Crossent(), p, t)
+    np.testing.assert_allclose(y[0], [-0.5 * np.log(0.06), 50])  # log 0 is -50
+    np.testing.assert_array_equal(y[1], [1, 1])
+    np.testing.assert_allclose(dx, [[-2.5, 0], [-0.5 / 0.3, 0], [0, 0]])
+    logits, t = [[1, 0], [2, 0], [3, -2000]], [[0.2, 0], [0.3, 0], [0.5, 1]]
+    y, dx = cost(Crossent(logits=True), logits, t)
+    np.testing.assert_allclose(y[0], [3.407606 - 2.3, 2000 + np.log(2)], rtol=1e-6)
+    np.testing.assert_array_equal(y[1], [0, 1])
+    np.testing.assert_allclose(dx[:, 0], [0.0900306 - 0.2, 0.2447285 - 0.3, 0.6652410 - 0.5], atol=1e-6)
+    np.testing.assert_allclose(dx[:, 1], [0.5, 0.5, -1])
+
+
+def test_binary_cross_entropy():
+    """As torch.nn.functional.binary_cross_entropy_with_logits, reduction="none", pos_weight=3, and its gradient."""
+    x, t = [[1.0, -40], [-2, 0]], [[1, 1], [0.25, 1]]
+    y, dx = cost(Bce(pos_weight=3), x, t)
+    expected = [[3 * 0.313262, 120], [0.25 * 3 * 2.126928 + 0.75 * 0.126928, 3 * 0.693147]]
+    np.testing.assert_allclose(y[0], np.sum(expected, 0), rtol=1e-6)
+    np.testing.assert_array_equal(y[1:], [[0, 0.5], [0, 0]])
+    np.testing.assert_allclose(dx, [[-3 * 0.268941, -3], [-0.571200, -1.5]], rtol=1e-5)
+    p = 1 / (1 + np.exp(-np.array(x)))
+    np.testing.assert_allclose(cost(Bce(pos_weight=3, logits=False), p, t)[0][0], y[0] - [0, 0], rtol=1e-6)
+    y, dx = cost(Bce(logits=False), [[0.0, 1]], [[1, 0]])
+    assert y[0].tolist() == [50, 50] and dx.tolist() == [[0, 0]]
+
+
+def test_negative_targets_count_nothing():
+    for layer in (Crossent(), Crossent(logits=True), Bce(), Bce(logits=False)):
+        y, dx = cost(layer, [[0.3, 0.3], [0.7, 0.7]], [[-1, 0], [-1, 1]])
+        assert not y[:, 0].any() and not dx[:, 0].any()
+        assert y[0, 1] > 0 and dx[:, 1].any()
+    y, dx = cost(Bce(), [[3.0], [2.0]], [[-1], [0]])
+    assert y[1:].ravel().tolist() == [1, 1] and dx[0] == 0
+
+
+def test_sum_of_squares():
+    after = apply(Sum2(coeff=0.5), features([1, 2], [3, -4]))
+    np.testing.assert_array_equal(after["a.y"].ravel(), [10, 20])
+    np.testing.assert_allclose(7 * after["dx0"][:, 0, 0], [[1, 2], [3, -4]])

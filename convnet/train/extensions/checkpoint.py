@@ -42,10 +42,10 @@ class SaveCheckpoint(Extension):
 
     def __call__(self, trainer: Trainer) -> None:
         with trainer.paused():
-            weights, momentum = trainer.engine.tensors(), trainer.engine.momentum()
+            weights, momentum, extras = trainer.engine.tensors(), trainer.engine.momentum(), trainer.engine.extras()
             _check_finite(weights, trainer.step)
             state = {**self.constants, **trainer.state(), "extensions": self.states()}
-            path = checkpoint.save(self.folder, weights, momentum, self.config, state)
+            path = checkpoint.save(self.folder, weights, momentum, self.config, state, extras)
             if trainer.best.get("step") == trainer.step:
                 checkpoint.mark_best(self.folder, path)
             checkpoint.prune(self.folder, self.keep)

@@ -1,5 +1,6 @@
 """Evaluates the network in the course of training, and knows which evaluation was the best."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,9 +33,10 @@ class Evaluate(Extension):
             trainer.stop = True
             return
         trainer.rows.append({"event": "eval", "step": trainer.step, "epoch": trainer.epochs_done, **found.row()})
+        key, sign = ("top1_accuracy", 1) if found.confusion is not None else ("loss", -1)
         # The first of equal ones stays the best; a comparison with NaN is false.
-        if found.top1 > trainer.best.get("top1_accuracy", -1.0):
-            trainer.best = {"step": trainer.step, "epoch": trainer.epochs_done, "top1_accuracy": found.top1}
+        if sign * found.results[key] > sign * trainer.best.get(key, -sign * math.inf):
+            trainer.best = {"step": trainer.step, "epoch": trainer.epochs_done, key: found.results[key]}
 
     def state(self) -> dict[str, Any]:
         return {"owed": self.owed}

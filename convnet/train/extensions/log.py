@@ -1,10 +1,12 @@
 """The log: metrics.jsonl, one JSON object a line, and the same on the console.
 
     {"event": "run", ...}     the first line: version, device, config fingerprint, seed, sizes
-    {"event": "train", ...}   over the steps since the row before: loss, top1_accuracy and top5_accuracy (0..1),
+    {"event": "train", ...}   over the steps since the row before: the results of the cost, such as loss, top1_accuracy
+                              and top5_accuracy (0..1), of several costs also with their names: "aux.loss",
+                              gradient_norm (mean, before clipping; where solver.clip_norm is set),
                               learning_rate, images_per_second, wait_share (of the time, spent waiting for data), and
                               in weights, for each parameter, mean_abs (mean |w|) and update_ratio (mean |update| to it)
-    {"event": "eval", ...}    loss, top1_accuracy, top5_accuracy, images, skipped, seconds
+    {"event": "eval", ...}    the same results, images, skipped, seconds
     {"event": "resume", ...}  the run was continued after this step
     {"event": "end", ...}     seconds of training, best evaluation
 
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from convnet.console import Console, duration
+from convnet.results import Results
 from convnet.train.extension import Extension, Trigger
 from convnet.train.trainer import Trainer
 
@@ -27,7 +30,7 @@ Row = dict[str, Any]
 
 
 class Log(Extension):
-    """run: the first row. learning_rate: the solver's at an update counted from 0. topk: the k of the top-k results."""
+    """run: the first row. learning_rate: the solver's at an update counted from 0. results: what rows report."""
 
     name = "log"
 
@@ -39,10 +42,10 @@ class Log(Extension):
         due: Trigger,
         run: Row,
         learning_rate: Callable[[int], float],
-        topk: int,
+        results: Results,
     ):
         super().__init__(lambda trainer: bool(trainer.rows) or due(trainer))
-        self.path, self.console, self.run, self.topk = path, console, run, topk
+        self.path, self.console, self.run, self.results = path, console, run, results
         self.log_due, self.learning_rate = due, learning_rate
         self._last = (0.0, 0.0, 0)  # seconds, seconds waited and images at the last row
         self._began = time.perf_counter(), 0
@@ -77,13 +80,11 @@ class Log(Extension):
             self.write({"event": "end", **_where(trainer), "seconds": trainer.lap(), "best": trainer.best or None})
 
     def train_row(self, trainer: Trainer) -> Row:
-        means = trainer.window.means()
-        means[f"top{self.topk}_accuracy"] = means.pop("topk_accuracy")
         seconds, waited, images = self._span(trainer)
         return {
             "event": "train",
             **_where(trainer),
-            **means,
+            **trainer.window.means(self.results),
             "learning_rate": self.learning_rate(trainer.step - 1),
             "images_per_second": images / seconds,
             "wait_share": min(waited / seconds, 1.0),
@@ -104,10 +105,7 @@ class Log(Extension):
         """A row as a person reads it."""
         width = len(str(trainer.steps_total))
         where = f"epoch {row['epoch']:6.2f}/{trainer.epochs}  step {row['step']:{width}}/{trainer.steps_total}"
-        topk = (
-            f"  top-{self.topk} {row[f'top{self.topk}_accuracy']:7.2%}" if 1 < self.topk < self.run["classes"] else ""
-        )
-        results = f"loss {row['loss']:.4f}  top-1 {row['top1_accuracy']:7.2%}{topk}"
+        results = "  ".join(self.results.phrases(row, self.run["classes"], width=7))
         if row["event"] == "eval":
             skipped = f"  {row['skipped']} skipped" if row["skipped"] else ""
             return f"{where}  eval   {results}  {row['images']} images{skipped}"

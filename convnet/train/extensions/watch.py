@@ -22,15 +22,17 @@ class Watch(Extension):
         self.learning_rate = learning_rate
 
     def __call__(self, trainer: Trainer) -> None:
-        begin = trainer.collected
-        losses = trainer.collect()[0]
-        bad = np.flatnonzero(~np.isfinite(losses))
+        begin, watched = trainer.collected, trainer.engine.network.watched
+        losses = trainer.collect()[list(watched.values())]
+        bad, costs = np.nonzero(~np.isfinite(losses.T))
         if len(bad):
-            raise NotFinite(self.explain(trainer, begin + int(bad[0]), float(losses[bad[0]])))
+            step, cost = int(bad[0]), int(costs[0])
+            of = f" of '{list(watched)[cost]}'" if len(trainer.engine.network.costs) > 1 else ""
+            raise NotFinite(self.explain(trainer, begin + step, f"{of} is {float(losses[cost, step])}"))
 
-    def explain(self, trainer: Trainer, step: int, loss: float) -> str:
+    def explain(self, trainer: Trainer, step: int, loss: str) -> str:
         """step: the update, counted from 0, whose forward pass gave `loss`."""
         found = trainer.engine.first_nonfinite(trainer.last_batch)
         where = f"; the first NaN or infinity is in '{found[1]}' of layer '{found[0]}'" if found else ""
         rate = f"the learning rate is {self.learning_rate(step):g}; a lower one may help"
-        return f"step {step + 1} (epoch {step // trainer.steps_per_epoch + 1}): the loss is {loss}{where}; {rate}"
+        return f"step {step + 1} (epoch {step // trainer.steps_per_epoch + 1}): the loss{loss}{where}; {rate}"

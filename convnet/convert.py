@@ -1,0 +1,106 @@
+"""`convnet convert`: a new run from a trained network, some layers of which become freer without computing otherwise.
+
+A convolution becomes a local layer: its weights are repeated for each position, its biases for each output unit.
+Weights shared with another layer are copied.  What changes has no momentum.
+"""
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from convnet import checkpoint, session
+from convnet.checkpoint import CONFIG, Arrays, Checkpoint
+from convnet.config import Config, dump, load_config
+from convnet.config.schema import Run as RunOptions
+from convnet.errors import UserError
+from convnet.graph.net import Network, Node
+from convnet.run import Run
+from layers.base import Layer
+from layers.conv import Conv
+from layers.local import Local
+from layers.registry import nearest
+
+
+def convert(found: Checkpoint, target: Path, *, local: Sequence[str] = (), unshare: Sequence[str] = ()) -> Run:
+    """Write the run `target`, which must not exist; training can resume in it.
+
+    local: names of convolution layers. unshare: names of layers that use the weights of another.
+    """
+    if target.exists() and (not target.is_dir() or os.listdir(target)):
+        raise UserError(f"{target}: exists already; expected the folder of a new run")
+    if not (local or unshare):
+        raise UserError("nothing to convert; name layers with --local or --unshare")
+    old = load_config(found.path / CONFIG)
+    before = session.make_network(old)
+    config = converted(old, before, local, unshare, target)
+    after = session.make_network(config)
+    changed = {name for name in after.params if name in before.shared or name.rpartition(".")[0] in local}
+    extras = {"ema": convey(found.ema, before, after), "gradients": zeroed(found.gradients, before, after, changed)}
+    state = {key: value for key, value in found.state.items() if key not in ("format", "files")}
+    run = Run(target)
+    path = checkpoint.save(
+        run.checkpoints,
+        convey(found.weights, before, after),
+        zeroed(found.momentum, before, after, changed),
+        dump(config),
+        state,
+        {key: arrays for key, arrays in extras.items() if arrays},
+    )
+    if state.get("best", {}).get("step") == state["step"]:
+        checkpoint.mark_best(run.checkpoints, path)
+    run.config.write_text(dump(config), "utf-8")
+    return run
+
+
+def converted(old: Config, network: Network, local: Sequence[str], unshare: Sequence[str], target: Path) -> Config:
+    """The config of the new network."""
+    for name in local:
+        _expect(network, name, isinstance(_node(network, name).layer, Conv), "a conv layer")
+    for name in unshare:
+        _expect(network, name, bool(_node(network, name).shared), "a layer with 'share'")
+    layers: dict[str, Layer] = {name: node.layer for name, node in network.nodes.items()}
+    for name in unshare:
+        layers[name] = replace(layers[name], share=None)  # type: ignore[call-arg]
+    for name in local:
+        options = vars(layers[name])
+        layers[name] = Local(**{field.name: options[field.name] for field in fields(Local)})
+    specs = tuple(replace(spec, layer=layers[spec.name]) for spec in old.layers)
+    return replace(old, layers=specs, run=RunOptions(dir=str(target)), marks={})
+
+
+def convey(arrays: Arrays, before: Network, after: Network) -> Arrays:
+    """Parameters and states in the shapes and under the names of the network `after`."""
+    shapes = {name: param.shape for name, param in after.params.items()}
+    shapes |= {name: state.shape for name, state in after.states.items()}
+    sources = {name: before.shared.get(name, name) for name in shapes}
+    return {name: spread(arrays[source], shapes[name]) for name, source in sources.items() if source in arrays}
+
+
+def zeroed(arrays: Arrays, before: Network, after: Network, changed: Collection[str]) -> Arrays:
+    """As `convey`, what has changed being 0."""
+    moved = convey(arrays, before, after)
+    return {name: np.zeros_like(array) if name in changed else array for name, array in moved.items()}
+
+
+def spread(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """A convolution's weights or biases repeated for each position of a local layer; others as they are.
+
+    [F, C, R, S] to [P, Q, F, C, R, S], [F] to [F, P, Q].
+    """
+    if array.shape == shape:
+        return array
+    return np.array(np.broadcast_to(array if array.ndim == 4 else array[:, None, None], shape))
+
+
+def _node(network: Network, name: str) -> Node:
+    if name not in network.nodes:
+        raise UserError(f"there is no layer '{name}'{nearest(name, network.nodes)}")
+    return network[name]
+
+
+def _expect(network: Network, name: str, fits: bool, expected: str) -> None:
+    if not fits:
+        raise UserError(f"layer '{name}': expected {expected}, found a {network[name].layer.type} layer")

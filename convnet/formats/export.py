@@ -1,0 +1,63 @@
+"""Trained networks for other tools: safetensors and npz under PyTorch's names, or ONNX."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from convnet import session
+from convnet.checkpoint import CONFIG, Arrays, Checkpoint, check_tensors, write_tensors
+from convnet.config import load_config
+from convnet.formats import torchvision
+from convnet.graph.net import Network
+
+FORMATS = ("safetensors", "npz", "onnx")
+
+
+def export(found: Checkpoint, target: Path, kind: str, *, arch: str | None = None) -> None:
+    """Write a checkpoint as `kind` of FORMATS; the file is complete or not there.
+
+    arch: one of torchvision's, whose names the tensors get; None: our names, "layer.weight", which are those of a
+    PyTorch module with the same layers.
+    """
+    config = load_config(found.path / CONFIG)
+    network = session.make_network(config)
+    shapes = {name: of.shape for name, of in (network.params | network.states).items()}
+    check_tensors(found.trained, shapes, str(found.path))
+    if kind == "onnx":
+        from convnet.formats.onnx import onnx_model
+
+        model = onnx_model(network, found.trained, mean=config.data.mean, std=config.data.std, name=config.name)
+        _write(target, lambda file: file.write(model.SerializeToString()))
+        return
+    tensors = named(network, found.trained, found.state["step"], arch)
+    if kind == "npz":
+        _write(target, lambda file: np.savez(file, allow_pickle=False, **tensors))
+    else:
+        metadata = {"format": "pt", "classes": json.dumps(found.state["classes"])}
+        write_tensors(_partial(target), tensors, metadata)
+        os.replace(_partial(target), target)
+
+
+def named(network: Network, weights: Arrays, steps: int, arch: str | None) -> Arrays:
+    """The tensors under the names that PyTorch's modules give them, with the counter that its batch norm keeps."""
+    names = torchvision.names(network, arch) if arch else {name: name for name in weights}
+    counters = {
+        names[f"{node.name}.running_mean"].replace("running_mean", torchvision.COUNTER): np.array(steps, np.int64)
+        for node in network.nodes.values()
+        if node.layer.type == "batch_norm"
+    }
+    return {names[name]: array for name, array in weights.items()} | counters
+
+
+def _write(target: Path, write: Callable[[BinaryIO], object]) -> None:
+    with _partial(target).open("wb") as file:
+        write(file)
+    os.replace(_partial(target), target)
+
+
+def _partial(target: Path) -> Path:
+    return target.with_name(f".writing-{target.name}")

@@ -1,0 +1,104 @@
+"""PyTorch's files are read without PyTorch, and nothing in them is called."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from convnet.errors import UserError
+from convnet.formats.pytorch import read_pytorch
+from tests.convnet.pickles import Storage, Tensor, save_stream, save_zip, state
+
+ARRAYS = {
+    "conv.weight": np.arange(24, dtype=np.float32).reshape(2, 3, 2, 2) / 7,
+    "bn.running_var": np.linspace(0, 1, 5),
+    "bn.num_batches_tracked": np.array(12, np.int64),
+    "mask": np.array([True, False]),
+    "half": np.array([1.5, -2], np.float16),
+    "empty": np.zeros((0, 3), np.float32),
+}
+
+
+@pytest.mark.parametrize("save, name", [(save_zip, "net.pth"), (save_stream, "net.old")])
+def test_both_formats(save, name, tmp_path):
+    save(tmp_path / name, state(ARRAYS))
+    found = read_pytorch(tmp_path / name)
+    assert list(found) == list(ARRAYS)
+    for key, array in ARRAYS.items():
+        assert found[key].dtype == array.dtype and found[key].shape == array.shape
+        assert np.array_equal(found[key], array)
+
+
+def test_views_of_one_storage(tmp_path):
+    storage = Storage("0", np.arange(12, dtype=np.float32))
+    save_zip(tmp_path / "a.pth", {"t": Tensor(storage, (4, 3), (1, 4)), "part": Tensor(storage, (2,), (3,), offset=5)})
+    found = read_pytorch(tmp_path / "a.pth")
+    assert np.array_equal(found["t"], np.arange(12).reshape(3, 4).T)
+    assert np.array_equal(found["part"], [5, 8])
+
+
+def test_bfloat16_becomes_float32(tmp_path):
+    bits = (np.array([1.5, -3.0, 1024.0], np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    save_zip(tmp_path / "a.pth", {"w": Tensor(Storage("0", bits, "BFloat16Storage"), (3,))})
+    assert read_pytorch(tmp_path / "a.pth")["w"].tolist() == [1.5, -3.0, 1024.0]
+
+
+class Run:
+    """A value that calls a function when it is unpickled."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("save, name", [(save_zip, "net.pth"), (save_stream, "net.old")])
+def test_what_weights_do_not_need_is_refused_by_name(save, name, tmp_path):
+    marker = tmp_path / "ran"
+    save(tmp_path / name, {"w": Run(open, str(marker), "w")})
+    with pytest.raises(UserError, match=r"net\.\w+: not a readable PyTorch file of weights: it names io\.open, which"):
+        read_pytorch(tmp_path / name)
+    assert not marker.exists()
+
+
+def wide(offset=0, shape=(2,), strides=(1,)):
+    return {"w": Tensor(Storage("0", np.zeros(3, np.float32)), shape, strides, offset)}
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [
+        (wide(offset=2), "a tensor reaches outside its storage of 3 elements"),
+        (wide(shape=(2, 2), strides=(2, 1)), "a tensor reaches outside"),
+        (wide(offset=-1), "a tensor reaches outside"),
+        (wide(strides=(-1,), offset=1), "a tensor reaches outside"),
+        ([1, 2], "expected a mapping of names to tensors, found list"),
+        ({"model": state(ARRAYS)}, "expected a tensor under 'model', found OrderedDict"),
+        ({3: wide()["w"]}, "expected a tensor under 3, found _Tensor"),
+    ],
+)
+def test_other_contents(value, expected, tmp_path):
+    save_zip(tmp_path / "a.pth", value)
+    with pytest.raises(UserError, match=expected):
+        read_pytorch(tmp_path / "a.pth")
+
+
+def test_damaged_files(tmp_path):
+    path = tmp_path / "a.pth"
+    save_zip(path, state(ARRAYS), cut=4)
+    with pytest.raises(UserError, match="storage 0 has 23 elements of 24; the file may be cut off"):
+        read_pytorch(path)
+    save_zip(path, state(ARRAYS), byteorder=b"big")
+    with pytest.raises(UserError, match="not little-endian"):
+        read_pytorch(path)
+    for data in (b"", b"text", pickle.dumps({"a": 1}), pickle.dumps(3)[:-1], path.read_bytes()[:-30]):
+        path.write_bytes(data)
+        with pytest.raises(UserError, match=r"a\.pth: not a readable PyTorch file"):
+            read_pytorch(path)
+    save_stream(tmp_path / "b.old", state(ARRAYS))
+    whole = (tmp_path / "b.old").read_bytes()
+    for end in range(0, len(whole) - 1, 37):
+        path.write_bytes(whole[:end])
+        with pytest.raises(UserError, match=r"a\.pth: not a readable PyTorch file"):
+            read_pytorch(path)

@@ -1,0 +1,140 @@
+"""torchvision's weights to a run of ours and back."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from convnet import cli, session
+from convnet.config import load_config
+from convnet.formats.torchvision import ARCHITECTURES, default_config, names
+from convnet.run import find_checkpoint
+from kernels.backend import NumPy
+from tests.convnet.pickles import save_zip, state
+from tests.convnet.toy import convnet
+
+# Entries of torchvision's state dicts, without num_batches_tracked, and some pairs of ours and theirs.
+ENTRIES = {"alexnet": 16, "vgg16": 32, "resnet18": 102, "resnet50": 267, "resnet152": 777, "squeezenet1_1": 52}
+PAIRS = {
+    "alexnet": {"conv3.bias": "features.6.bias", "fc8.weight": "classifier.6.weight"},
+    "vgg16": {"stage3.2.conv.weight": "features.14.weight", "hidden.1.fc.bias": "classifier.3.bias"},
+    "resnet18": {"layer2.0.downsample.1.running_var": "layer2.0.downsample.1.running_var", "fc.bias": "fc.bias"},
+    "resnet152": {"layer3.35.conv3.weight": "layer3.35.conv3.weight"},
+    "squeezenet1_1": {"fire5.expand3x3.weight": "features.7.expand3x3.weight", "conv10.bias": "classifier.1.bias"},
+}
+
+
+def network(arch):
+    return session.make_network(load_config(default_config(arch)))
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """Random weights of squeezenet1_1 under torchvision's names."""
+    net, rng = network("squeezenet1_1"), np.random.default_rng(1)
+    theirs = names(net, "squeezenet1_1")
+    return {theirs[n]: rng.normal(size=p.shape).astype(np.float32) / 8 for n, p in net.params.items()}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_names(arch):
+    found = names(network(arch), arch)
+    assert len(set(found.values())) == len(found) == ENTRIES[arch]
+    assert PAIRS.get(arch, {}).items() <= found.items()
+
+
+def test_another_network_has_no_such_names():
+    from convnet.errors import UserError
+
+    with pytest.raises(UserError) as caught:
+        names(network("alexnet"), "squeezenet1_1")
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "the network is not squeezenet1_1 as torchvision has it:"
+    assert "  conv2: not a layer of squeezenet1_1" in lines and "  fire2.squeeze: missing" in lines
+
+
+@pytest.mark.parametrize(
+    "save, name", [(save_file, "w.safetensors"), (lambda a, path: save_zip(path, state(a)), "w.pth")]
+)
+def test_import_and_export(save, name, weights, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save({**weights, "x.num_batches_tracked": np.array(3, np.int64)}, tmp_path / name)
+    command = ["import", "torchvision", name, "--arch", "squeezenet1_1", "-o", "run", "train.batch_size=1"]
+    assert cli.main(command) == 0
+    assert "run: " + name in capsys.readouterr().out
+    found = find_checkpoint("run", pytest.fail)
+    assert found.state["classes"][:2] == ["0000"[1:], "001"] and len(found.state["classes"]) == 1000
+    config, engine = session.open_checkpoint(found, NumPy())
+    assert config.train.batch_size == 1
+    for ours, theirs in names(engine.network, "squeezenet1_1").items():
+        assert np.array_equal(engine.tensors()[ours], weights[theirs])
+    again = ["export", "run", "-o", "again.safetensors", "--names", "torchvision", "--arch", "squeezenet1_1"]
+    assert cli.main(again) == 0
+    back = load_file("again.safetensors")
+    assert back.keys() == weights.keys() and all(np.array_equal(back[n], weights[n]) for n in weights)
+    assert cli.main(["export", "run", "-o", "ours.npz", "--format", "npz"]) == 0
+    with np.load("ours.npz") as arrays:
+        assert set(arrays) == set(engine.parameters)
+        assert np.array_equal(arrays["fire2.squeeze.weight"], weights["features.3.squeeze.weight"])
+
+
+def test_batch_norm_counts_batches(tmp_path):
+    net, rng = network("resnet18"), np.random.default_rng(1)
+    arrays = {n: rng.random(a.shape, np.float32) for n, a in (net.params | net.states).items()}
+    save_file(arrays, tmp_path / "w.safetensors")
+    convnet("import", "torchvision", "w.safetensors", "--arch", "resnet18", "-o", "run", cwd=tmp_path)
+    convnet("export", "run", "-o", "r.safetensors", "--names", "torchvision", "--arch", "resnet18", cwd=tmp_path)
+    with safe_open(tmp_path / "r.safetensors", "np") as file:
+        assert file.metadata()["format"] == "pt"
+        counter = file.get_tensor("layer2.0.downsample.1.num_batches_tracked")
+        assert counter.dtype == np.int64 and counter.shape == () and counter == 0
+        assert len(list(file.keys())) == 122  # of torchvision's resnet18
+
+
+def test_tensors_that_do_not_fit_are_all_listed_and_nothing_is_written(weights, tmp_path):
+    wrong = {n: w for n, w in weights.items() if n != "features.0.bias"}
+    wrong |= {"classifier.1.weight": np.zeros((10, 512, 1, 1), np.float32), "extra": np.zeros((2, 3), np.float32)}
+    save_file(wrong, tmp_path / "w.safetensors")
+    _, error = convnet("import", "torchvision", "w.safetensors", "--arch", "squeezenet1_1", cwd=tmp_path, code=1)
+    assert error.splitlines() == [
+        "error: w.safetensors does not fit the network:",
+        "  features.0.bias: missing, expected [64]",
+        "  extra: [2, 3], not in the network",
+        "  classifier.1.weight: expected [1000, 512, 1, 1], found [10, 512, 1, 1]",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+def test_class_names(weights, tmp_path):
+    few = {
+        **weights,
+        "classifier.1.weight": weights["classifier.1.weight"][:3],
+        "classifier.1.bias": np.ones(3, np.float32),
+    }
+    save_file(few, tmp_path / "w.safetensors")
+    command = ["import", "torchvision", "w.safetensors", "--arch", "squeezenet1_1", "layers.conv10.filters=3"]
+    for name in "bca":
+        (tmp_path / "photos/val" / name).mkdir(parents=True)
+    convnet(*command, "-o", "a", "data.val.path=photos/val", cwd=tmp_path)
+    assert find_checkpoint(tmp_path / "a", pytest.fail).state["classes"] == ["a", "b", "c"]
+    (tmp_path / "names.txt").write_text("x y\nz\n\nw\n")
+    convnet(*command, "-o", "b", "--classes", "names.txt", cwd=tmp_path)
+    assert find_checkpoint(tmp_path / "b", pytest.fail).state["classes"] == ["x y", "z", "w"]
+    (tmp_path / "names.txt").write_text("x\nz\n")
+    _, error = convnet(*command, "-o", "c", "--classes", "names.txt", cwd=tmp_path, code=1)
+    assert error == "error: names.txt: expected 3 classes, one for each output, found 2\n"
+    _, error = convnet(*command, "-o", "b", cwd=tmp_path, code=1)
+    assert error == "error: b: is there already; nothing is written\n"
+
+
+def test_mistakes_on_the_command_line(tmp_path):
+    _, error = convnet("import", "torchvision", "x.pth", "--arch", "squeezenet1_1", cwd=tmp_path, code=1)
+    assert "x.pth" in error
+    (tmp_path / "x.pth").write_bytes(b"\0" * 8 + b"{")
+    _, error = convnet("import", "torchvision", "x.pth", "--arch", "squeezenet1_1", cwd=tmp_path, code=1)
+    assert error.startswith("error: x.pth: not a readable safetensors file: ")
+    _, error = convnet("export", "x", "-o", "y", "--names", "torchvision", cwd=tmp_path, code=1)
+    assert error == "error: --names torchvision and --arch go together\n"
+    assert not Path(tmp_path / "y").exists()
