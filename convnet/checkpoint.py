@@ -29,7 +29,8 @@ from convnet.errors import UserError
 FORMAT = 1
 WEIGHTS, MOMENTUM, CONFIG, STATE = "weights.safetensors", "momentum.safetensors", "config.yaml", "state.json"
 NAME = re.compile(r"step-(\d+)")
-TEMPORARY = ".writing-"  # prefix of folders that are not complete
+TEMPORARY = ".writing-"  # prefix of folders that are not complete...
+REPLACED = "-replaced"  # ... apart from the one with this suffix: it gives way to a newer one of the same name
 BEST = "best"  # file with the name of the best checkpoint
 
 DTYPES = {"float32": "F32", "float64": "F64"}
@@ -55,7 +56,7 @@ class Checkpoint:
 def save(folder: Path, weights: Arrays, momentum: Arrays, config: str, state: Mapping[str, Any]) -> Path:
     """Write step-<state["step"]> in `folder`; one of the same name is replaced once the new one is complete."""
     step = state["step"]
-    final = folder / f"step-{step:08}"
+    final = place(folder, step)
     temporary = folder / f"{TEMPORARY}{final.name}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -68,7 +69,7 @@ def save(folder: Path, weights: Arrays, momentum: Arrays, config: str, state: Ma
     for name in (*files, STATE, "."):
         _flush(temporary / name)
     if final.exists():
-        old = folder / f"{TEMPORARY}{final.name}-old"
+        old = folder / f"{TEMPORARY}{final.name}{REPLACED}"
         shutil.rmtree(old, ignore_errors=True)
         final.rename(old)
         temporary.rename(final)
@@ -77,6 +78,11 @@ def save(folder: Path, weights: Arrays, momentum: Arrays, config: str, state: Ma
         temporary.rename(final)
     _flush(folder)
     return final
+
+
+def place(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return folder / f"step-{step:08}"
 
 
 def write_tensors(path: Path, tensors: Arrays, metadata: Mapping[str, str]) -> None:
@@ -159,7 +165,11 @@ def prune(folder: Path, keep: int) -> None:
 
 
 def clean(folder: Path) -> None:
-    """Delete what writers that were killed left behind."""
+    """Put right what writers that were killed left behind."""
+    for path in folder.glob(f"{TEMPORARY}*{REPLACED}"):
+        final = folder / path.name.removeprefix(TEMPORARY).removesuffix(REPLACED)
+        if not final.exists():
+            path.rename(final)
     for path in folder.glob(f"{TEMPORARY}*"):
         if path.is_dir():
             shutil.rmtree(path)

@@ -4,7 +4,6 @@ Exit status: 0; 1 for a fault that the user can mend; 2 for a wrong config or wr
 """
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 
 from convnet import __version__
 from convnet.config import ConfigError, describe_layers, load_config
-from convnet.console import Console
+from convnet.console import Console, json_line
 from convnet.data import DataError
 from convnet.device import HELP, open_device, open_planner
 from convnet.errors import UserError
@@ -54,7 +53,8 @@ def parse(argv: Sequence[str] | None = None) -> Args:
     if not hasattr(args, "overrides"):
         args.overrides, unknown = [], rest
     else:
-        args.overrides += [word for word in rest if "=" in word and not word.startswith("-")]
+        more = [word for word in rest if "=" in word and not word.startswith("-")]
+        args.overrides = [*args.overrides, *more]
         unknown = [word for word in rest if word not in args.overrides]
     if getattr(args, "resume", None) and "=" in args.resume and not os.path.exists(args.resume):
         args.overrides, args.resume = [args.resume, *args.overrides], ""
@@ -97,7 +97,7 @@ def _config_options(parser: argparse.ArgumentParser) -> None:
 
 def _override_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "overrides", nargs="*", metavar="KEY=VALUE", help="options in place of the file's: solver.lr=0.02"
+        "overrides", nargs="*", default=[], metavar="KEY=VALUE", help="options in place of the file's: solver.lr=0.02"
     )
 
 
@@ -166,7 +166,7 @@ def _eval(args: Args, console: Console) -> int:
     backend = open_device(args.device)
     evaluation = evaluate_checkpoint(found, backend, args.overrides, views=args.views, bar=console.bar)
     if args.json:
-        print(json.dumps({"checkpoint": str(found.path), "step": found.state["step"], **evaluation.as_json()}))
+        print(json_line({"checkpoint": str(found.path), "step": found.state["step"], **evaluation.as_json()}))
     else:
         views = f", {args.views} views" if args.views > 1 else ""
         console.say(f"{found.path}{views}\n{evaluation.text()}")

@@ -1,6 +1,8 @@
 """What a run says: lines on the terminal, around a progress bar where there is one, and the same lines in its log."""
 
+import json
 import logging
+import math
 import sys
 from pathlib import Path
 from typing import Any, TextIO
@@ -51,6 +53,17 @@ class Console(logging.Handler):
             self._log.write(text + "\n")
         with tqdm.external_write_mode(file=stream):
             print(text, file=stream, flush=True)
+
+
+def json_line(value: Any) -> str:
+    """JSON text in one line. JSON has no NaN and no infinity: null stands for them."""
+    return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def duration(seconds: float) -> str:

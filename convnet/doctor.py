@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from convnet import __version__
-from convnet.data.pipeline import available_cpus
+from convnet.cpus import available_cpus
 from convnet.device import cuda_fault
 from kernels import neuron
 from kernels.backend import Cuda, cupy

@@ -7,11 +7,3 @@ class UserError(Exception):
 
 class NotFinite(UserError):
     """Training left the range of numbers."""
-
-
-class Interrupted(Exception):
-    """A signal asked the program to stop; `code` is the exit status, 128 + signal."""
-
-    def __init__(self, code: int):
-        super().__init__(code)
-        self.code = code

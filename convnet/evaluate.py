@@ -1,5 +1,6 @@
 """How good a network is: top-1 and top-k accuracy, loss, accuracy of each class, and which classes it confuses."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ CONFUSIONS = 20  # pairs listed where there are more
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results over the labelled images that could be read.
+    """Results over the labelled images that could be read; NaN where there was none.
 
     loss: mean of the cost of each image. top1, topk: accuracies in 0..1. confusion: int64 [true class, predicted].
     views: over how many crops of an image the probabilities were averaged.
@@ -101,7 +102,7 @@ def evaluate(
             np.add.at(confusion, (labels[known], total.argmax(0)[known]), 1)
             progress(len(labels))
     count, (loss, wrong, missed) = int(confusion.sum()), sums.tolist()
-    loss, top1, topk = (number / max(count, 1) for number in (loss, count - wrong, count - missed))
+    loss, top1, topk = (number / (count or math.nan) for number in (loss, count - wrong, count - missed))
     return Evaluation(classes, loss, top1, topk, k, views, confusion, broken(), time.perf_counter() - began)
 
 

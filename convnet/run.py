@@ -104,8 +104,13 @@ def find_checkpoint(where: str | Path, warn: Callable[[str], None], *, best: boo
         raise CheckpointError(f"{path}: no such run or checkpoint")
     if not checkpoint.listing(folder):
         raise CheckpointError(f"{path}: neither a run with checkpoints nor a checkpoint")
-    chosen = checkpoint.best(folder) if best else None
-    found = checkpoint.load(chosen) if chosen else checkpoint.newest(folder, warn)
+    if best:
+        if not (chosen := checkpoint.best(folder)):
+            raise CheckpointError(
+                f"{path}: has no best checkpoint, for want of an evaluation; without --best its last is used"
+            )
+        return checkpoint.load(chosen)
+    found = checkpoint.newest(folder, warn)
     if not found:
         raise CheckpointError(f"{folder}: no checkpoint in it can be read")
     return found

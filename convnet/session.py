@@ -50,13 +50,13 @@ def make_pipeline(
     options = {"on_error": split.on_error, "cache": config.data.cache, **options}
     micro = config.train.batch_size // config.train.accumulate
     size = config.train.batch_size if options.get("train") else micro
-    transform = make_transform(split, network)
+    transform = make_transform(config, split, network)
     return Pipeline(
         source, transform, size, seed=config.seed, threads=config.data.threads, allocate=backend.host, **options
     )
 
 
-def make_transform(split: Any, network: Network) -> Transform:
+def make_transform(config: Config, split: Any, network: Network) -> Transform:
     """What is done to an image before the network sees it."""
     shape = network.data[0].shape
     given = split.resize is not None or split.crop == "resized"  # which needs no particular size to cut from
@@ -69,7 +69,7 @@ def make_transform(split: Any, network: Network) -> Transform:
         pad=split.pad,
         crop=split.crop,
         mirror=split.mirror,
-        exif_orientation=split.exif_orientation,
+        exif_orientation=config.data.exif_orientation,
         max_pixels=split.max_pixels,
     )
 

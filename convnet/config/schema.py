@@ -55,7 +55,10 @@ class Solver(Options):
 class Checkpoint(Options):
     """When the state of a run is saved, and how many of these files stay."""
 
-    every: int = option(1, least=1, doc="epochs between checkpoints; the last epoch always has one")
+    every: int = option(1, least=1, doc="epochs between checkpoints; the last epoch and a new best always have one")
+    minutes: float | None = option(
+        10.0, above=0, doc="minutes of training after which one is written within an epoch; null: never"
+    )
     keep: int = option(2, least=1, doc="newest checkpoints to keep, besides the best")
 
 

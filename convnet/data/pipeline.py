@@ -6,7 +6,6 @@ queue that could fill up and no thread that outlives an error.
 """
 
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from convnet.cpus import available_cpus
 from convnet.data.batch import Allocate, Batch, Slot, share, spans
 from convnet.data.cache import Cache
 from convnet.data.decode import take_over_pillow_limits
@@ -27,11 +27,6 @@ from convnet.data.transform import Transform
 log = logging.getLogger(__name__)
 POLICIES = ("error", "skip")
 TASKS_PER_THREAD = 4  # pieces of a batch: enough that threads end together, few enough to cost nothing
-
-
-def available_cpus() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass

@@ -76,10 +76,11 @@ class Engine:
             "magnitudes": persistent("magnitudes", (count, 2)),
             "healthy": persistent("healthy", (1,), np.int32),
             "clock": persistent("clock", (4,), np.uint32),
-            "history": persistent("history", (program.RESULTS, program.RING), np.float64),
             "mean": persistent("mean", (channels,)),
             "std": persistent("std", (channels,)),
         }
+        histories = (program.history_of(node.name) for node in network.costs)
+        flat |= {name: persistent(name, (program.RESULTS, program.RING), np.float64) for name in histories}
         parameters = {name: persistent(name, param.shape) for name, param in network.params.items()}
         gradients = {name: persistent(f"d {name}", network.params[name].shape) for name in self.trainable}
         states = {name: persistent(name, state.shape) for name, state in network.states.items()}
@@ -125,7 +126,8 @@ class Engine:
     def initialize(self) -> None:
         """Fill all parameters by their initialisers; each draws from its own generator, keyed by (seed, name)."""
         for name, param in self.network.params.items():
-            rng = np.random.Generator(np.random.Philox(key=[self.seed, zlib.crc32(name.encode())]))
+            key = np.array([self.seed, zlib.crc32(name.encode())], np.uint64)  # a list of both would become floats
+            rng = np.random.Generator(np.random.Philox(key=key))
             self._set(name, param.init.fill(rng, param.shape, param.fan_in))
 
     @property
@@ -223,10 +225,18 @@ class Engine:
         return probabilities, results
 
     def history(self, begin: int, end: int) -> np.ndarray:
-        """Sums over the samples of each step in [begin, end): loss, top-1 errors, top-k errors; [3, end - begin]."""
+        """Sums over the samples of each step in [begin, end): loss, top-1 errors, top-k errors; [3, end - begin].
+
+        Of the first cost; but its loss is given as NaN where that of another is not finite, since updates stop there.
+        """
         if end - begin > program.RING:
             raise ValueError(f"results of {end - begin} steps are asked for, {program.RING} are kept")
-        return self.backend.download(self.arrays["history"])[:, np.arange(begin, end) % program.RING]
+        slots = np.arange(begin, end) % program.RING
+        rings = (self.arrays[program.history_of(node.name)] for node in self.network.costs)
+        results, *others = (self.backend.download(ring)[:, slots] for ring in rings)
+        for other in others:
+            results[0, ~np.isfinite(other[0])] = np.nan
+        return results
 
     def magnitudes(self) -> dict[str, tuple[float, float]]:
         """Per parameter: mean |w|, and mean |last update|."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 from typing import Any, Protocol
 
 from layers.base import Layer, Param, Shape, State
@@ -61,6 +63,8 @@ class Network:
         if not least <= len(inputs) <= (most if most is not None else len(inputs)):
             expected = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
             raise ConfigError(f"expected {expected} inputs, got {len(inputs)}", (*spec.path, "inputs"))
+        if spec.layer.is_cost and inputs[1:] != (LABELS,):
+            raise ConfigError(f"expected [scores, {LABELS}], found [{', '.join(spec.inputs)}]", (*spec.path, "inputs"))
         shapes = tuple(Shape(1) if name == LABELS else self.nodes[name].shape for name in inputs)
         try:
             return Node(spec.name, spec.layer, inputs, shapes, spec.layer.output(*shapes))
@@ -69,6 +73,9 @@ class Network:
 
     def _resolve(self, spec: LayerSpec, name: str) -> str:
         """The node that an input means; convnet.config has made sure that it stands above."""
+        if name != LABELS and self.nodes[name].layer.is_cost:
+            message = f"expected a layer that gives a map, found the cost '{name}'"
+            raise ConfigError(message, (*spec.path, "inputs"))
         if name != LABELS and spec.layer.takes_logits and self.nodes[name].layer.type == "softmax":
             return self.nodes[name].inputs[0]  # softmax and log loss are one operation: it reads the logits
         return name
@@ -84,6 +91,8 @@ class Network:
             raise ConfigError("the network has no data layer", ("layers",))
         if len(self.data) > 1:
             raise ConfigError(f"expected one data layer, got {', '.join(node.name for node in self.data)}", ("layers",))
+        if not self.params:
+            raise ConfigError("the network has no layer with weights, such as conv or fc", ("layers",))
 
     @property
     def costs(self) -> list[Node]:
@@ -98,11 +107,11 @@ class Network:
         """Classes that the first cost tells apart."""
         return self.costs[0].in_shapes[0].features
 
-    @property
+    @cached_property
     def params(self) -> dict[str, Param]:
         return {name: param for node in self.nodes.values() for name, param in node.params.items()}
 
-    @property
+    @cached_property
     def states(self) -> dict[str, State]:
         return {name: state for node in self.nodes.values() for name, state in node.states.items()}
 
@@ -136,15 +145,8 @@ def describe(network: Network) -> list[dict[str, Any]]:
             "type": node.layer.type,
             "inputs": list(node.inputs),
             "output": str(node.shape),
-            "parameters": sum(_size(param.shape) for param in node.params.values()),
+            "parameters": sum(prod(param.shape) for param in node.params.values()),
             "multiply_adds": node.layer.multiply_adds(*node.in_shapes),
         }
         for node in network.nodes.values()
     ]
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for side in shape:
-        size *= side
-    return size

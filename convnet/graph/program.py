@@ -14,6 +14,11 @@ RING = 1024  # steps whose results are kept on the device until the log reads th
 RESULTS = 3  # per-sample results of a cost: negative log likelihood, top-1 error, top-k error
 
 
+def history_of(name: str) -> str:
+    """The array that holds the results of the cost `name` in the last steps, [RESULTS, RING]."""
+    return f"history {name}"
+
+
 @dataclass(frozen=True)
 class Program:
     """A step list and the values it leaves: of the first cost, per-sample results [3, 1, 1, N] and, where it makes
@@ -39,7 +44,7 @@ def training(network: Network, values: Values, batch: int, *, accumulate: bool =
     """Forward and backward; gradients are added to what is there if `accumulate`."""
     record = _Record(network, values, batch, training=True, accumulate=accumulate)
     program = record.forward()
-    record.report(program.outputs[0], first=not accumulate)
+    record.report(first=not accumulate)
     record.backward()
     return program
 
@@ -117,11 +122,13 @@ class _Record:
         outputs = (self.outputs[main], probabilities) if probabilities else (self.outputs[main],)
         return Program(self.recorder.steps, outputs)
 
-    def report(self, results: Value, *, first: bool) -> None:
-        flat = self.values.flat
+    def report(self, *, first: bool) -> None:
+        """The sums of each cost; any that is not finite stops the updates."""
         geometry = cost.Report(batch=self.batch, ring=RING, first=first)
-        emit = self.recorder.at(results.name, "forward")
-        emit(cost.REPORT, geometry, y=results, clock=flat["clock"], history=flat["history"], healthy=flat["healthy"])
+        common = {name: self.values.flat[name] for name in ("clock", "healthy")}
+        for node in self.network.costs:
+            emit, history = self.recorder.at(node.name, "forward"), self.values.flat[history_of(node.name)]
+            emit(cost.REPORT, geometry, y=self.outputs[node.name], history=history, **common)
 
     def backward(self) -> None:
         need = self.network.needing_gradient(self.values.gradients)

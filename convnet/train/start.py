@@ -1,51 +1,45 @@
 """`convnet train`: a run from its config, or from where it stopped."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from convnet import __version__, checkpoint, device, session
+from convnet import __version__, checkpoint, session
 from convnet.checkpoint import Checkpoint
-from convnet.config import Config, ConfigError, dump, fingerprint
-from convnet.console import Console, duration
+from convnet.config import Config, ConfigError, dump
+from convnet.console import Console
 from convnet.data import Pipeline
 from convnet.evaluate import Evaluation, evaluate, topk_of
-from convnet.graph.engine import Engine
 from convnet.graph.program import RING
 from convnet.run import Run, fresh, newest
 from convnet.train import loop
-from convnet.train.extension import Extension, Trigger, any_of, every_epochs, every_steps, stopping
+from convnet.train.extension import (
+    Extension,
+    Trigger,
+    any_of,
+    every_epochs,
+    every_minutes,
+    every_steps,
+    improved,
+    stopping,
+)
 from convnet.train.extensions.checkpoint import SaveCheckpoint
 from convnet.train.extensions.evaluate import Evaluate
 from convnet.train.extensions.log import Log
 from convnet.train.extensions.progress import Progress
 from convnet.train.extensions.rates import SetRates
 from convnet.train.extensions.watch import Watch
+from convnet.train.job import Job, closing, opening, run_row
 from convnet.train.rates import RateTable
 from convnet.train.resume import check_resume
-from convnet.train.signals import StopRequest, stop_request
+from convnet.train.signals import stop_request
 from convnet.train.trainer import Trainer
-from layers.options import Options
 
 SHORT_EPOCH = 50  # steps; of such an epoch the log has one row, where the config does not say
 LOG_ROWS = 10  # rows of a longer one...
 LOG_MOST = 100  # ... but at least one in this many steps
-
-
-@dataclass
-class Job:
-    """The parts of a run before its first step."""
-
-    config: Config
-    run: Run
-    console: Console
-    request: StopRequest
-    engine: Engine
-    train: Pipeline
-    val: Pipeline | None
-    found: Checkpoint | None  # what it continues from
 
 
 def train(config: Config, backend: Any, console: Console, *, resume: str | None = None, explain: bool = False) -> int:
@@ -59,19 +53,19 @@ def train(config: Config, backend: Any, console: Console, *, resume: str | None 
         source = session.make_source(config.data.train)
         session.check_classes(config, network, source.classes, where_from(config.data.train))
         check_length(config, len(source))
-        run, found = open_run(config, resume, console)
+        val_source = session.make_source(config.data.val, source.classes) if config.data.val else None
+        run = open_run(config, resume, console)
         stack.enter_context(run.lock())
         stack.callback(console.close)
         console.open(run.log)
-        if found:
+        if found := last_checkpoint(run, console):
             check_resume(config, found, source.classes, len(source), console.warn)
         engine = session.make_engine(config, network, backend)
         drop = config.train.last_batch == "drop"
         batches = session.make_pipeline(config, network, config.data.train, source, backend, train=True, drop_last=drop)
         stack.enter_context(batches)
         val = None
-        if config.data.val:
-            val_source = session.make_source(config.data.val, source.classes)
+        if val_source is not None:
             val = stack.enter_context(session.make_pipeline(config, network, config.data.val, val_source, backend))
         return execute(Job(config, run, console, request, engine, batches, val, found), explain)
     raise AssertionError  # unreachable: the exit stack passes errors on
@@ -90,8 +84,8 @@ def check_length(config: Config, samples: int) -> None:
         raise config.locate(ConfigError(message + hint, ("train", "batch_size")))
 
 
-def open_run(config: Config, resume: str | None, console: Console) -> tuple[Run, Checkpoint | None]:
-    """The folder to work in, and the checkpoint to continue from."""
+def open_run(config: Config, resume: str | None, console: Console) -> Run:
+    """The folder to work in."""
     base = Path(config.run.dir or "")
     run = None if resume is None else newest(base) if resume == "" else Run(Path(resume))
     if resume and run and not run.config.is_file():
@@ -99,11 +93,17 @@ def open_run(config: Config, resume: str | None, console: Console) -> tuple[Run,
     if run is None:
         if resume is not None:
             console.say(f"nothing to resume in {base}: a new run begins")
-        return fresh(base), None
+        return fresh(base)
+    return run
+
+
+def last_checkpoint(run: Run, console: Console) -> Checkpoint | None:
+    """The checkpoint to continue from, in a folder that nobody else writes to."""
+    checkpoint.clean(run.checkpoints)
     found = checkpoint.newest(run.checkpoints, console.warn)
-    if not found:
+    if not found and run.config.is_file():  # which a new run has not yet
         console.say(f"{run.path} has no checkpoint: it begins from the start")
-    return run, found
+    return found
 
 
 def execute(job: Job, explain: bool) -> int:
@@ -153,7 +153,8 @@ def make_extensions(job: Job, table: RateTable, per_epoch: int) -> list[Extensio
     automatic = per_epoch if per_epoch <= SHORT_EPOCH else min(per_epoch // LOG_ROWS, LOG_MOST)
     log_due = every_steps(options.log_every or automatic)
     eval_due: Trigger = every_epochs(options.eval_every) if job.val else lambda trainer: False
-    save_due = any_of(every_epochs(options.checkpoint.every), stopping)
+    saves = options.checkpoint
+    save_due = any_of(every_epochs(saves.every), every_minutes(saves.minutes or math.inf), improved, stopping)
     # Looking costs nothing on the CPU; on a GPU it waits for the device.
     look = every_steps(1 if job.engine.backend.name == "numpy" else RING // 2)
     extensions = [
@@ -173,7 +174,7 @@ def make_extensions(job: Job, table: RateTable, per_epoch: int) -> list[Extensio
     save = SaveCheckpoint(
         job.run.checkpoints,
         due=save_due,
-        keep=options.checkpoint.keep,
+        keep=saves.keep,
         config=dump(job.config),
         constants={"version": __version__, "classes": list(classes), "samples": len(job.train.source)},
         states=lambda: {e.name: e.state() for e in extensions},
@@ -205,58 +206,3 @@ def endless(pipeline: Pipeline, epoch: int, position: int) -> Iterator[Any]:
     while True:
         yield from pipeline.batches(epoch, position)
         epoch, position = epoch + 1, 0
-
-
-def run_row(job: Job, per_epoch: int) -> dict[str, Any]:
-    """The first row of the log: what runs, on what."""
-    val: Options | None = job.config.data.val
-    return {
-        "version": __version__,
-        "name": job.config.name,
-        "device": device.describe(job.engine.backend),
-        "config": fingerprint(job.config),
-        "seed": job.config.seed,
-        "precision": job.config.precision,
-        "batch_size": job.config.train.batch_size,
-        "epochs": job.config.train.epochs,
-        "steps_per_epoch": per_epoch,
-        "classes": len(job.train.source.classes),
-        "train_images": len(job.train.source),
-        "val_images": len(job.val.source) if val and job.val else 0,
-        "parameters": parameters(job.engine),
-    }
-
-
-def parameters(engine: Engine) -> int:
-    """Numbers that are learned or could be."""
-    return sum(array.size for array in engine.parameters.values())
-
-
-def opening(job: Job, trainer: Trainer) -> str:
-    """What the run says first: where it runs, on what, and what comes from where."""
-    row = run_row(job, trainer.steps_per_epoch)
-    classes = job.train.source.classes
-    shown = ", ".join(classes[:10]) + (", ..." if len(classes) > 10 else "")
-    lines = [
-        f"convnet {__version__}, {row['device']}, run folder {job.run.path}",
-        f"{row['train_images']} training and {row['val_images']} validation images of {len(classes)} classes: {shown}",
-        f"{row['parameters']:,} parameters, {trainer.epochs} epochs of {trainer.steps_per_epoch} steps of "
-        f"{row['batch_size']} images",
-    ]
-    if job.found:
-        where = f"step {trainer.step}, epoch {trainer.epoch + 1}, image {trainer.position}"
-        lines.append(
-            f"resumed from {job.found.path} ({where}): weights, momentum and counters are the checkpoint's, "
-            "every option is the config's"
-        )
-    return "\n".join(lines)
-
-
-def closing(job: Job, trainer: Trainer) -> str:
-    """What the run says last."""
-    done = f"{trainer.epochs_done:.4g} of {trainer.epochs} epochs in {duration(trainer.lap())}"
-    best = f"; best top-1 {trainer.best['top1_accuracy']:.2%} at step {trainer.best['step']}" if trainer.best else ""
-    if not trainer.finished:
-        return f"stopped after step {trainer.step}, saved in {job.run.path}; --resume continues it"
-    skipped = f"; {len(job.train.broken)} training images could not be read" if job.train.broken else ""
-    return f"trained {done}{best}{skipped}; {job.run.path}"

@@ -1,5 +1,6 @@
 """What a training run is at any moment: its engine, its batches, and its counters."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,10 +34,12 @@ class Trainer:
         self.rows: list[dict[str, Any]] = []  # results that wait for the log
         self.best: dict[str, Any] = {}  # step and top-1 accuracy of the best evaluation
         self.unsaved = True  # something has changed since the last checkpoint
+        self.unsaved_seconds = 0.0  # of training since then; set between steps alone
         self.last_batch = engine.micro  # samples of the last program run
         self.seconds = self.waited = 0.0  # of training, and of it for data
         self.images = 0  # trained on in this process
         self._running = time.perf_counter()
+        self._saved = 0.0
         self._fenced = 0.0
         self._collected = 0
         self._counts: list[int] = []
@@ -55,8 +58,13 @@ class Trainer:
         return self.epoch >= self.epochs
 
     def heed(self) -> None:
-        """Stop when all is done, or when a signal came."""
+        """Stop when all is done, or when a signal came; look at the clock."""
         self.stop = self.finished or self.interrupted()
+        self.unsaved_seconds = self.lap() - self._saved
+
+    def saved(self) -> None:
+        """A checkpoint holds all there is."""
+        self.unsaved, self._saved = False, self.seconds
 
     def update(self) -> None:
         """One step on the next batch."""
@@ -118,12 +126,13 @@ class Trainer:
     def state(self) -> dict[str, Any]:
         """Everything that a run resumed from here needs to know, the engine's arrays apart."""
         counters = {"step": self.step, "epoch": self.epoch, "position": self.position}
-        return {**counters, "seconds": self.lap(), "best": self.best, "window": vars(self.window)}
+        return {**counters, "seconds": self.seconds, "best": self.best, "window": vars(self.window)}
 
     def load(self, state: dict[str, Any]) -> None:
         self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
         self.seconds, self.best, self.window = state["seconds"], state["best"], Window(**state["window"])
-        self._collected, self.unsaved = self.step, False
+        self._collected = self.step
+        self.saved()
 
 
 class Window:
@@ -141,8 +150,8 @@ class Window:
         self.images += sum(counts)
 
     def means(self) -> dict[str, float]:
-        """Mean loss, and the accuracies in 0..1."""
-        count = max(self.images, 1)
+        """Mean loss, and the accuracies in 0..1; NaN without images."""
+        count = self.images or math.nan
         return {
             "loss": self.loss / count,
             "top1_accuracy": (count - self.top1_errors) / count,

@@ -52,7 +52,7 @@ def test_a_run_to_resume():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("train", "CFG"),
+        ("train", "the following arguments are required: CFG\n"),
         ("trian c.yaml", "invalid choice: 'trian'"),
         ("train c.yaml solver.lr 0.1", "unrecognized argument 'solver.lr'; an override is key=value"),
         ("train c.yaml --lr=0.1", "unrecognized arguments: --lr=0.1"),

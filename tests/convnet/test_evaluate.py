@@ -78,6 +78,16 @@ def test_images_without_a_label_do_not_count():
     assert found.per_class()[0] == ("a", 2, 0.5) and np.isnan(found.per_class()[1][2])
 
 
+def test_where_nothing_can_be_read_there_is_no_result(trained, report, tmp_path):
+    """Not a loss of 0; null in JSON, which has no NaN."""
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.jpg").write_bytes(b"")
+    found = report(f"data.val.path={tmp_path}", "data.val.on_error=skip")
+    assert (found["images"], found["skipped"]) == (0, 3)
+    assert found["loss"] is found["top1_accuracy"] is None
+
+
 def test_stopping():
     engine, batches = fake([np.array([[1.0], [0.0]])], [0])
     assert evaluate(engine, batches, ["a", "b"], stop=lambda: True) is None

@@ -28,6 +28,21 @@ POOL = {"type": "pool", "size": 2, "stride": 2}
             ("fc", "inputs"),
         ),
         ({"data": DATA, "fc": FC, "cost": {**COST, "inputs": ["fc"]}}, "expected 2 inputs, got 1", ("cost", "inputs")),
+        (
+            {
+                "data": DATA,
+                "fc": FC,
+                "one": {"type": "fc", "outputs": 1, "inputs": ["data"]},
+                "cost": {**COST, "inputs": ["fc", "one"]},
+            },
+            "expected [scores, labels], found [fc, one]",
+            ("cost", "inputs"),
+        ),
+        (
+            {"data": DATA, "fc": FC, "cost": COST, "fc2": FC, "cost2": {**COST, "inputs": ["fc2", "labels"]}},
+            "expected a layer that gives a map, found the cost 'cost'",
+            ("fc2", "inputs"),
+        ),
     ],
 )
 def test_a_wrong_graph_is_an_error_at_its_place(layers, message, path):
@@ -40,6 +55,11 @@ def test_a_wrong_graph_is_an_error_at_its_place(layers, message, path):
 def test_a_network_needs_a_cost_layer():
     with pytest.raises(ConfigError, match="no cost layer"):
         Network(())
+
+
+def test_a_network_needs_weights():
+    with pytest.raises(ConfigError, match="no layer with weights"):
+        wire(data={**DATA, "channels": 3, "size": 1}, cost={**COST, "inputs": ["data", "labels"]})
 
 
 def test_shapes_are_inferred():

@@ -21,7 +21,7 @@ from convnet.errors import UserError
 from convnet.run import Run, find_checkpoint, fresh, newest
 from convnet.session import make_network
 from convnet.train import loop
-from convnet.train.extension import EDITOR, READER, WRITER, Extension, any_of, every_epochs, every_steps
+from convnet.train.extension import EDITOR, READER, WRITER, Extension, any_of, every_epochs, every_minutes, every_steps
 from convnet.train.rates import RateTable, trainable
 from convnet.train.trainer import Trainer, Window
 from tests.convnet.toy import command, convnet, environment, last_files, results, rows, write_toy
@@ -124,6 +124,24 @@ def test_triggers():
     assert called == {"steps": [4, 6], "epochs": [3, 6], "even": [6], "any": [3, 5, 6]}
 
 
+def test_minutes_are_of_training_since_the_last_checkpoint(monkeypatch):
+    """Steps of a minute; what is done while training pauses does not count, nor what came before the checkpoint."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("convnet.train.trainer.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    run = trainer(epochs=4)
+    due, saved = every_minutes(2.5), []
+    for _ in range(9):
+        clock.now += 60
+        run.update()
+        with run.paused():
+            clock.now += 1000
+        if due(run):
+            run.saved()
+            saved.append(run.step)
+    assert saved == [3, 6, 9]
+    assert run.state()["seconds"] == 9 * 60
+
+
 def test_extensions_are_finished_when_one_fails():
     class Fails(Extension):
         def __call__(self, trainer):
@@ -152,7 +170,7 @@ def test_images_without_a_label_are_not_counted():
     run.update()
     run.collect()
     assert run.window.images == 0
-    assert run.window.means()["loss"] == 0
+    assert all(np.isnan(mean) for mean in run.window.means().values())
 
 
 def test_window_sums_do_not_depend_on_how_often_the_device_is_asked():
@@ -309,6 +327,19 @@ def test_the_best_checkpoint_is_kept(toy):
     assert sorted(path.name[-2:] for path in CHECKPOINTS.glob("step-*")) == ["04", "12"]
 
 
+def test_the_best_checkpoint_is_kept_whatever_the_interval(toy):
+    """Evaluated in every epoch, saved in every third: the best is saved nevertheless, and --best means it."""
+    assert toy("solver.lr=1e-30", "layers.bn1={type: neuron, kind: relu}", "train.checkpoint.every=3") == 0
+    assert sorted(path.name[-2:] for path in CHECKPOINTS.glob("step-*")) == ["04", "12"]
+    assert find_checkpoint("runs/toy", pytest.fail, best=True).state["step"] == 4
+
+
+@pytest.mark.parametrize(("minutes", "steps"), [(1e-9, ["01", "02", "03", "04"]), (1000, ["04"]), ("null", ["04"])])
+def test_a_long_epoch_has_checkpoints(minutes, steps, toy):
+    assert toy("train.epochs=1", f"train.checkpoint.minutes={minutes}", "train.checkpoint.keep=9") == 0
+    assert sorted(path.name[-2:] for path in CHECKPOINTS.glob("step-*")) == steps
+
+
 def test_fewer_images_than_a_batch(toy, capsys):
     assert toy("train.batch_size=22") == 2
     assert "train.batch_size: expected at most 21, the number of training images, found 22" in capsys.readouterr().err
@@ -321,6 +352,13 @@ def test_classes_that_are_not_the_outputs(toy, capsys):
     assert "layer 'fc1': expected 3 outputs, one for each class of 'images/train', found 4" in error
     assert toy("layers.fc1={type: fc, outputs: 2}") == 2
     assert not CHECKPOINTS.parent.exists()
+
+
+def test_what_is_refused_leaves_no_folder(toy, capsys):
+    """Of the validation images, too: the next run is the first."""
+    assert toy("data.val.path=nowhere") == 1
+    assert "'nowhere' does not exist" in capsys.readouterr().err
+    assert not Path("runs").exists()
 
 
 def test_a_class_error_names_its_place(toy, capsys):

@@ -35,7 +35,7 @@ class SaveCheckpoint(Extension):
         self.config, self.constants, self.states = config, constants, states
 
     def start(self, trainer: Trainer) -> None:
-        checkpoint.clean(self.folder)
+        self._mark_best(trainer)  # a run that was killed may not have come to it
         # An owed evaluation was made up for; or a signal came before the first step.
         if trainer.unsaved and (trainer.step or trainer.stop):
             self(trainer)
@@ -45,11 +45,15 @@ class SaveCheckpoint(Extension):
             weights, momentum = trainer.engine.tensors(), trainer.engine.momentum()
             _check_finite(weights, trainer.step)
             state = {**self.constants, **trainer.state(), "extensions": self.states()}
-            path = checkpoint.save(self.folder, weights, momentum, self.config, state)
-            if trainer.best.get("step") == trainer.step:
-                checkpoint.mark_best(self.folder, path)
+            checkpoint.save(self.folder, weights, momentum, self.config, state)
+            self._mark_best(trainer)
             checkpoint.prune(self.folder, self.keep)
-        trainer.unsaved = False
+        trainer.saved()
+
+    def _mark_best(self, trainer: Trainer) -> None:
+        path = checkpoint.place(self.folder, trainer.best.get("step", -1))
+        if path.is_dir() and path != checkpoint.best(self.folder):
+            checkpoint.mark_best(self.folder, path)
 
 
 def _check_finite(tensors: dict[str, np.ndarray], step: int) -> None:

@@ -12,14 +12,13 @@ Every row but the first has step (updates done) and epoch (passes done, with a f
 """
 
 import json
-import math
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from convnet.console import Console, duration
+from convnet.console import Console, duration, json_line
 from convnet.train.extension import Extension, Trigger
 from convnet.train.trainer import Trainer
 
@@ -122,7 +121,7 @@ class Log(Extension):
 
     def write(self, row: Row) -> None:
         with open(self.path, "a", encoding="utf-8") as file:
-            file.write(_json(row))
+            file.write(json_line(row) + "\n")
 
 
 def rows_until(path: Path, step: int) -> list[Row]:
@@ -141,21 +140,9 @@ def rows_until(path: Path, step: int) -> list[Row]:
 def rewrite(path: Path, rows: list[Row]) -> None:
     """Replace the file by these rows, in one move."""
     temporary = path.with_suffix(".writing")
-    temporary.write_text("".join(map(_json, rows)), "utf-8")
+    temporary.write_text("".join(json_line(row) + "\n" for row in rows), "utf-8")
     os.replace(temporary, path)
 
 
 def _where(trainer: Trainer) -> Row:
     return {"step": trainer.step, "epoch": round(trainer.epochs_done, 6)}
-
-
-def _json(row: Row) -> str:
-    """One line."""
-    return json.dumps(_finite(row), allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: null stands for them."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
