@@ -13,6 +13,7 @@ from convnet.graph.plan import ProgramPlan, plan_program
 from convnet.graph.program import Program, Values
 from convnet.graph.steps import Value
 
+FLAT = ("weights", "gradients", "velocity")  # arrays that hold all parameters; the last two only if some are trained
 PARAM_ALIGNMENT = 1024  # elements: what one block of the update kernel handles
 
 
@@ -20,7 +21,8 @@ class Engine:
     """One network on one backend.
 
     batch_size: samples of a step; `accumulate` cuts it in that many micro-batches. trainable: full names of the
-    parameters that learn. mean, std: per channel, of pixels 0..255. capture: replay steps as CUDA graphs.
+    parameters that learn (default: all); with none, nothing that only training needs is held. mean, std: per channel,
+    of pixels 0..255. capture: replay steps as CUDA graphs.
     Arrays by full name: `parameters`, `velocity`, `gradients` (views of flat arrays) and `states`.
     """
 
@@ -56,7 +58,8 @@ class Engine:
         self.plans: dict[tuple, tuple[Program, ProgramPlan]] = {}
         self._executors: dict[tuple, Executor] = {}
         self._arena = backend.zeros(0)
-        for kind in ("measure", *(("train",) if accumulate == 1 else ("first", "more", "apply"))):
+        training = ("train",) if accumulate == 1 else ("first", "more", "apply")
+        for kind in ("measure", *training) if self.trainable else ():
             self.plan(kind, self.micro)
         self.plan("eval", self.eval_batch)
 
@@ -68,7 +71,7 @@ class Engine:
 
         network, total = self.network, sum(_padded(size) for _, size in self._spans.values())
         count, channels = len(self._spans), network.data[0].shape.channels
-        flat = {name: persistent(name, (total,)) for name in ("weights", "gradients", "velocity")}
+        flat = {name: persistent(name, (total,)) for name in (FLAT if self.trainable else FLAT[:1])}
         flat |= {
             "owner": persistent("owner", (total // PARAM_ALIGNMENT,), np.int32),
             "spans": persistent("spans", (count, 2), np.int64),
@@ -99,10 +102,13 @@ class Engine:
         for name, (begin, size) in self._spans.items():
             of = self.network.params[name].shape
             arrays[name] = arrays["weights"][begin : begin + size].reshape(of)
-            arrays[f"d {name}"] = arrays["gradients"][begin : begin + size].reshape(of)
+            if self.trainable:
+                arrays[f"d {name}"] = arrays["gradients"][begin : begin + size].reshape(of)
         return arrays
 
     def _views(self, flat: str) -> dict[str, Any]:
+        if flat not in self.arrays:
+            return {}
         return {
             name: self.arrays[flat][begin : begin + size].reshape(self.network.params[name].shape)
             for name, (begin, size) in self._spans.items()
@@ -133,7 +139,7 @@ class Engine:
     @property
     def memory(self) -> dict[str, int]:
         """Bytes of device memory: the arena, parameters with gradients and momentum, and everything else."""
-        flat = sum(self.arrays[name].nbytes for name in ("weights", "gradients", "velocity"))
+        flat = sum(self.arrays[name].nbytes for name in FLAT if name in self.arrays)
         owned = [a for name, a in self.arrays.items() if name not in self.network.params and not name.startswith("d ")]
         other = sum(array.nbytes for array in owned) - flat
         return {"arena": self._arena.nbytes, "parameters": flat, "other": other}

@@ -151,6 +151,17 @@ def test_frozen_parameters_stay_and_no_gradient_is_computed_below_them():
     assert not [s for s in recorded.steps if s.phase == "backward" and s.layer in ("conv1", "conv2", "pool", "norm")]
 
 
+def test_an_engine_that_only_evaluates_holds_no_gradients():
+    trained = train(make(), 2)
+    engine = make(trainable=())
+    engine.load(trained.tensors())
+    data = batch(6, engine.network, 9)
+    for a, b in zip(*(e.evaluate(data["pixels"], data["labels"]) for e in (trained, engine)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert engine.memory["parameters"] * 3 == trained.memory["parameters"]
+    assert not engine.velocity and not engine.gradients
+
+
 def test_a_loss_that_is_not_finite_stops_the_updates_and_names_its_layer():
     engine = train(make(), 2)
     engine.parameters["conv2.weight"][...] = np.inf
