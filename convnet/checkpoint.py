@@ -24,7 +24,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from convnet.errors import UserError
+from convnet.errors import UserError, naming
 
 FORMAT = 1
 WEIGHTS, MOMENTUM, CONFIG, STATE = "weights.safetensors", "momentum.safetensors", "config.yaml", "state.json"
@@ -63,9 +63,9 @@ def save(folder: Path, weights: Arrays, momentum: Arrays, config: str, state: Ma
     metadata = {"format": "pt", "step": str(step), "classes": json.dumps(state.get("classes", []))}
     write_tensors(temporary / WEIGHTS, weights, metadata)
     write_tensors(temporary / MOMENTUM, momentum, {"format": "pt"})
-    (temporary / CONFIG).write_text(config, "utf-8")
+    _write(temporary / CONFIG, config)
     files = {name: _fingerprint(temporary / name) for name in (WEIGHTS, MOMENTUM, CONFIG)}
-    (temporary / STATE).write_text(json.dumps({"format": FORMAT, **state, "files": files}, indent=1, allow_nan=False))
+    _write(temporary / STATE, json.dumps({"format": FORMAT, **state, "files": files}, indent=1, allow_nan=False))
     for name in (*files, STATE, "."):
         _flush(temporary / name)
     if final.exists():
@@ -98,7 +98,7 @@ def write_tensors(path: Path, tensors: Arrays, metadata: Mapping[str, str]) -> N
         begin = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # data begins at a multiple of 8
-    with path.open("wb") as file:
+    with naming(path), path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for tensor in tensors.values():
             file.write(np.ascontiguousarray(tensor).data)
@@ -112,7 +112,7 @@ def load(path: Path) -> Checkpoint:
             raise CheckpointError(f"{path}: has format {state['format']}, this version reads format {FORMAT}")
         for name, expected in state["files"].items():
             if (found := _fingerprint(path / name)) != expected:
-                raise CheckpointError(f"{path / name}: damaged; expected {expected}, found {found}")
+                raise CheckpointError(f"{path / name}: damaged; {_damage(expected, found)}")
         return Checkpoint(path, load_file(path / WEIGHTS), load_file(path / MOMENTUM), state)
     except FileNotFoundError as error:
         raise CheckpointError(f"{error.filename}: does not exist; {path} is not a complete checkpoint") from None
@@ -139,7 +139,7 @@ def newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
 def mark_best(folder: Path, checkpoint: Path) -> None:
     """Note which checkpoint is the best."""
     temporary = folder / f"{TEMPORARY}{BEST}"
-    temporary.write_text(checkpoint.name + "\n")
+    _write(temporary, checkpoint.name + "\n")
     _flush(temporary)
     temporary.replace(folder / BEST)
 
@@ -194,6 +194,11 @@ def _shape(shape: tuple[int, ...]) -> str:
     return "[" + ", ".join(map(str, shape)) + "]"
 
 
+def _write(path: Path, text: str) -> None:
+    with naming(path):
+        path.write_text(text, "utf-8")
+
+
 def _fingerprint(path: Path) -> dict[str, int]:
     crc, size = 0, 0
     with open(path, "rb") as file:
@@ -202,10 +207,17 @@ def _fingerprint(path: Path) -> dict[str, int]:
     return {"bytes": size, "crc32": crc}
 
 
+def _damage(expected: dict[str, int], found: dict[str, int]) -> str:
+    if found["bytes"] != expected["bytes"]:
+        return f"expected {expected['bytes']} bytes, found {found['bytes']}"
+    return f"expected CRC {expected['crc32']:08x}, found {found['crc32']:08x}"
+
+
 def _flush(path: Path) -> None:
     """Have the disk take a file, or the entries of a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

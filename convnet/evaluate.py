@@ -10,6 +10,7 @@ import numpy as np
 
 from convnet import session
 from convnet.checkpoint import Checkpoint
+from convnet.data import Pipeline
 from convnet.errors import UserError
 
 MATRIX_MOST = 25  # classes up to which the whole confusion matrix is printed
@@ -106,6 +107,14 @@ def evaluate(
     return Evaluation(classes, loss, top1, topk, k, views, confusion, broken(), time.perf_counter() - began)
 
 
+def evaluate_images(engine: Any, pipeline: Pipeline, classes: Sequence[str], **options: Any) -> Evaluation | None:
+    """`evaluate` over all images of a pipeline; raises DataError where none of them can be read."""
+    found = evaluate(engine, pipeline.batches(), classes, broken=lambda: len(pipeline.broken), **options)
+    if found is not None and not found.images:
+        raise pipeline.unreadable("validation")
+    return found
+
+
 def evaluate_checkpoint(
     found: Checkpoint, backend: Any, overrides: Sequence[str] = (), *, views: int = 1, bar: Callable[..., Any]
 ) -> Evaluation:
@@ -116,20 +125,13 @@ def evaluate_checkpoint(
             f"{found.path}: its config has no data.val; name one: data.val.type=folder data.val.path=FOLDER"
         )
     classes = found.state["classes"]
-    source = session.make_source(config.data.val, classes)
+    source = session.make_source(config, "val", classes)
     options = {"views": views, "cache": "off"}
     with (
         session.make_pipeline(config, engine.network, config.data.val, source, backend, **options) as pipeline,
         bar(total=len(source), unit="image", desc="eval") as shown,
     ):
-        result = evaluate(
-            engine,
-            pipeline.batches(),
-            classes,
-            views=views,
-            broken=lambda: len(pipeline.broken),
-            progress=shown.update,
-        )
+        result = evaluate_images(engine, pipeline, classes, views=views, progress=shown.update)
     assert result is not None  # nothing stops it
     return result
 

@@ -1,5 +1,6 @@
 """From a config to what a command works with: network, images, engine; every mismatch is found here, before a step."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from convnet import checkpoint
 from convnet.checkpoint import Checkpoint
 from convnet.config import Config, ConfigError, load_config
-from convnet.data import FolderSource, Pipeline, Source, Transform
+from convnet.data import DataError, FolderSource, Pipeline, Source, Transform
 from convnet.graph.engine import Engine
 from convnet.graph.net import Network
 from convnet.train.rates import trainable
@@ -37,10 +38,25 @@ def make_engine(config: Config, network: Network, backend: Any, *, learns: bool 
     )
 
 
-def make_source(split: Any, classes: Sequence[str] | None = None) -> FolderSource:
-    """The images of one split. classes: in index order, of the training images or of a checkpoint."""
-    class_list = split.class_list if classes is None else None
-    return FolderSource(split.path, classes=classes, class_list=class_list, allow_empty=split.allow_empty)
+def make_source(config: Config, key: str, classes: Sequence[str] | None = None) -> FolderSource:
+    """The images of data.<key>; a DataError tells the place of the option in the file.
+
+    classes: in index order, of the training images or of a checkpoint; None: the split's own, of which it has several.
+    """
+    split: Any = getattr(config.data, key)
+    path = os.path.expanduser(split.path)
+    class_list = os.path.expanduser(split.class_list) if split.class_list and classes is None else None
+    try:
+        source = FolderSource(path, classes=classes, class_list=class_list, allow_empty=split.allow_empty)
+        if classes is None and len(source.classes) < 2:
+            raise DataError(f"expected two classes or more, found '{source.classes[0]}' alone in '{path}'")
+        return source
+    except DataError as error:
+        told = str(error)
+        option, given = ("class_list", class_list) if class_list and class_list in told else ("path", path)
+        if not os.path.isabs(given) and not os.path.exists(given):
+            told += f"; '{given}' is relative to {os.getcwd()}"
+        raise DataError(str(config.locate(ConfigError(told, ("data", key, option))))) from None
 
 
 def make_pipeline(

@@ -129,6 +129,11 @@ class Pipeline:
             if queue is self._queue:
                 self._cancel()
 
+    def unreadable(self, what: str) -> DataError:
+        """The error of a source of which no image can be decoded."""
+        (_, first), *_ = sorted(self.broken.items())
+        return DataError(f"none of the {len(self.source)} {what} images can be read; the first: {first}")
+
     def close(self) -> None:
         """End all threads; takes no longer than the decoding of one image."""
         self._cancel()
@@ -179,7 +184,7 @@ class Pipeline:
                 self.transform.cut_views(image, out)
         except DecodeError as error:
             if self.on_error == "error":
-                raise
+                raise DecodeError(error.path, f"{error.reason}; on_error: skip leaves such images out") from error
             out[...], work.slot.labels[sample], work.broken[index] = 0, UNLABELLED, error
         except Exception as error:
             raise DataError(f"'{self.source.paths[index]}': {type(error).__name__}: {error}") from error

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from convnet.errors import out_of_memory
 from convnet.graph import program
 from convnet.graph.executor import Executor
 from convnet.graph.net import Network
@@ -54,7 +55,8 @@ class Engine:
         self.velocity = self._views("velocity")
         self.gradients = self._views("gradients")
         self.states = {name: self.arrays[name] for name in network.states}
-        self._set_constants(mean, std)
+        if backend.name != "planner":
+            self._set_constants(mean, std)
         self.plans: dict[tuple, tuple[Program, ProgramPlan]] = {}
         self._executors: dict[tuple, Executor] = {}
         self._arena = backend.zeros(0)
@@ -98,13 +100,27 @@ class Engine:
             Value("mirror", (longest,), np.dtype(np.uint8)),
             Value("labels", (longest,), np.dtype(np.int32)),
         ]
-        arrays = {v.name: self.backend.zeros(v.size, v.dtype).reshape(v.shape) for v in values}
+        arrays = {v.name: self._zeros(v, self._parts(v)).reshape(v.shape) for v in values}
         for name, (begin, size) in self._spans.items():
             of = self.network.params[name].shape
             arrays[name] = arrays["weights"][begin : begin + size].reshape(of)
             if self.trainable:
                 arrays[f"d {name}"] = arrays["gradients"][begin : begin + size].reshape(of)
         return arrays
+
+    def _parts(self, value: Value) -> Iterable[Value]:
+        return self.values.parameters.values() if value.name in FLAT else (value,)
+
+    def _zeros(self, value: Value, parts: Iterable[Value]) -> Any:
+        """Its memory; where there is not enough, the error names it and the largest of its parts."""
+        try:
+            return self.backend.zeros(value.size, value.dtype)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            largest = max(parts, key=lambda part: part.nbytes)
+            most = "" if largest is value else f", '{largest.name}' in it {largest.nbytes:,}"
+            raise MemoryError(f"'{value.name}' needs {value.nbytes:,} bytes{most}") from error
 
     def _views(self, flat: str) -> dict[str, Any]:
         if flat not in self.arrays:
@@ -186,7 +202,8 @@ class Engine:
         if self._arena.nbytes < self.planned:
             self._executors.clear()  # they hold the old arena
             self._arena = self.backend.zeros(0)
-            self._arena = self.backend.zeros(self.planned)
+            _, largest = max(self.plans.values(), key=lambda planned: planned[1].peak)
+            self._arena = self._zeros(Value("arena", (self.planned,), np.dtype(np.uint8)), largest.offsets)
         if key not in self._executors:
             self._executors[key] = Executor(self.backend, plan, self._arena, self.arrays, capture=self.capture)
         return self._executors[key]

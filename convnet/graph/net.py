@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from layers.base import Layer, Param, Shape, State
 from layers.options import ConfigError
 
+FEATURES_MOST = 2**31 - 1  # numbers in the map of a sample: kernels count them in 32 bits
 LABELS = "labels"  # the reserved input name of the label vector
 
 
@@ -67,7 +68,10 @@ class Network:
             raise ConfigError(f"expected [scores, {LABELS}], found [{', '.join(spec.inputs)}]", (*spec.path, "inputs"))
         shapes = tuple(Shape(1) if name == LABELS else self.nodes[name].shape for name in inputs)
         try:
-            return Node(spec.name, spec.layer, inputs, shapes, spec.layer.output(*shapes))
+            shape = spec.layer.output(*shapes)
+            if shape.features > FEATURES_MOST:
+                raise ConfigError(f"expected an output of at most {FEATURES_MOST} numbers a sample, found {shape}")
+            return Node(spec.name, spec.layer, inputs, shapes, shape)
         except ConfigError as error:
             raise error.under(*spec.path) from None
 

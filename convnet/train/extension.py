@@ -33,6 +33,9 @@ class Extension:
     def __call__(self, trainer: Trainer) -> None:
         """After a step, where due."""
 
+    def rescue(self, trainer: Trainer) -> None:
+        """After a failure that left the state whole: keep what was done since the last checkpoint."""
+
     def finish(self, trainer: Trainer) -> None:
         """After the last step, also when training failed."""
 

@@ -1,5 +1,6 @@
 """The parts of a run, and what it says of itself: the first row of its log, its first and its last words."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ class Job:
     """The parts of a run before its first step."""
 
     config: Config
+    overrides: Sequence[str]  # of the config's file
     run: Run
     console: Console
     request: StopRequest
@@ -67,9 +69,9 @@ def opening(job: Job, trainer: Trainer) -> str:
     ]
     if job.found:
         where = f"step {trainer.step}, epoch {trainer.epoch + 1}, image {trainer.position}"
+        options = "every option is the config's" + "".join(f", {override}" for override in job.overrides)
         lines.append(
-            f"resumed from {job.found.path} ({where}): weights, momentum and counters are the checkpoint's, "
-            "every option is the config's"
+            f"resumed from {job.found.path} ({where}): weights, momentum and counters are the checkpoint's, {options}"
         )
     return "\n".join(lines)
 

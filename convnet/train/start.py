@@ -1,17 +1,19 @@
 """`convnet train`: a run from its config, or from where it stopped."""
 
+import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from convnet import __version__, checkpoint, session
 from convnet.checkpoint import Checkpoint
-from convnet.config import Config, ConfigError, dump
+from convnet.config import Config, ConfigError, dump, load_config
 from convnet.console import Console
 from convnet.data import Pipeline
-from convnet.evaluate import Evaluation, evaluate, topk_of
+from convnet.errors import reason
+from convnet.evaluate import Evaluation, evaluate_images, topk_of
 from convnet.graph.program import RING
 from convnet.run import Run, fresh, newest
 from convnet.train import loop
@@ -33,7 +35,7 @@ from convnet.train.extensions.rates import SetRates
 from convnet.train.extensions.watch import Watch
 from convnet.train.job import Job, closing, opening, run_row
 from convnet.train.rates import RateTable
-from convnet.train.resume import check_resume
+from convnet.train.resume import check_resume, joined
 from convnet.train.signals import stop_request
 from convnet.train.trainer import Trainer
 
@@ -42,19 +44,31 @@ LOG_ROWS = 10  # rows of a longer one...
 LOG_MOST = 100  # ... but at least one in this many steps
 
 
-def train(config: Config, backend: Any, console: Console, *, resume: str | None = None, explain: bool = False) -> int:
-    """Train; the exit status is 0, or 128 + the signal that stopped it.
+def train(
+    file: str,
+    overrides: Sequence[str],
+    backend: Any,
+    console: Console,
+    *,
+    resume: str | None = None,
+    explain: bool = False,
+) -> int:
+    """Train by a config file; the exit status is 0, or 128 + the signal that stopped it.
 
+    overrides: of the file's options; those of the run that is resumed come before them.
     resume: None to begin anew, "" for the newest run of the config, or the folder of a run.
     """
+    run = find_run(file, overrides, resume, console)
+    overrides = joined(run.overrides() if run else (), overrides)
+    config = load_config(file, overrides)
     with ExitStack() as stack:
         request = stack.enter_context(stop_request(console.warn))
         network = session.make_network(config)
-        source = session.make_source(config.data.train)
+        source = session.make_source(config, "train")
         session.check_classes(config, network, source.classes, where_from(config.data.train))
         check_length(config, len(source))
-        val_source = session.make_source(config.data.val, source.classes) if config.data.val else None
-        run = open_run(config, resume, console)
+        val_source = session.make_source(config, "val", source.classes) if config.data.val else None
+        run = run or new_run(config)
         stack.enter_context(run.lock())
         stack.callback(console.close)
         console.open(run.log)
@@ -67,7 +81,7 @@ def train(config: Config, backend: Any, console: Console, *, resume: str | None 
         val = None
         if val_source is not None:
             val = stack.enter_context(session.make_pipeline(config, network, config.data.val, val_source, backend))
-        return execute(Job(config, run, console, request, engine, batches, val, found), explain)
+        return execute(Job(config, overrides, run, console, request, engine, batches, val, found), explain)
     raise AssertionError  # unreachable: the exit stack passes errors on
 
 
@@ -84,17 +98,28 @@ def check_length(config: Config, samples: int) -> None:
         raise config.locate(ConfigError(message + hint, ("train", "batch_size")))
 
 
-def open_run(config: Config, resume: str | None, console: Console) -> Run:
-    """The folder to work in."""
-    base = Path(config.run.dir or "")
-    run = None if resume is None else newest(base) if resume == "" else Run(Path(resume))
-    if resume and run and not run.config.is_file():
-        raise checkpoint.CheckpointError(f"{run.path}: not the folder of a run; it has no {run.config.name}")
-    if run is None:
-        if resume is not None:
-            console.say(f"nothing to resume in {base}: a new run begins")
-        return fresh(base)
-    return run
+def find_run(file: str, overrides: Sequence[str], resume: str | None, console: Console) -> Run | None:
+    """The run to continue; None to begin a new one."""
+    if resume is None:
+        return None
+    if resume:
+        run = Run(Path(resume))
+        if not run.config.is_file():
+            raise checkpoint.CheckpointError(f"{run.path}: not the folder of a run; it has no {run.config.name}")
+        return run
+    base = Path(load_config(file, overrides).run.dir or "")
+    found = newest(base)
+    if found is None:
+        console.say(f"nothing to resume in {base}: a new run begins")
+    return found
+
+
+def new_run(config: Config) -> Run:
+    """An empty folder to work in."""
+    try:
+        return fresh(Path(config.run.dir or ""))
+    except OSError as error:
+        raise config.locate(ConfigError(f"cannot be made: {reason(error)}", ("run", "dir"))) from None
 
 
 def last_checkpoint(run: Run, console: Console) -> Checkpoint | None:
@@ -108,7 +133,15 @@ def last_checkpoint(run: Run, console: Console) -> Checkpoint | None:
 
 def execute(job: Job, explain: bool) -> int:
     """Run the loop."""
-    trainer, extensions = assemble(job)
+    epoch, position = (job.found.state["epoch"], job.found.state["position"]) if job.found else (0, 0)
+    # Closed by hand: a batch knows its trainer and the trainer its batches, which would leave the order to chance.
+    with contextlib.closing(endless(job.train, epoch, position)) as batches:
+        return train_on(batches, job, explain)
+
+
+def train_on(batches: Iterator[Any], job: Job, explain: bool) -> int:
+    """From the first word to the last."""
+    trainer, extensions = assemble(job, batches)
     evaluation = next((e for e in extensions if isinstance(e, Evaluate)), None)
     job.console.say(opening(job, trainer))
     if explain:
@@ -118,24 +151,18 @@ def execute(job: Job, explain: bool) -> int:
     if trainer.finished and not (evaluation and evaluation.owed):
         job.console.say(f"{job.run.path} is finished; a larger train.epochs continues it")
         return 0
-    job.run.config.write_text(dump(job.config), "utf-8")
+    job.run.keep(dump(job.config), job.overrides)
     loop.run(trainer, extensions)
     job.console.say(closing(job, trainer))
     return 0 if trainer.finished and not (evaluation and evaluation.owed) else job.request.code
 
 
-def assemble(job: Job) -> tuple[Trainer, list[Extension]]:
+def assemble(job: Job, batches: Iterator[Any]) -> tuple[Trainer, list[Extension]]:
     """The trainer and its extensions, in the state of the checkpoint where there is one."""
     config, engine, per_epoch = job.config, job.engine, len(job.train)
-    epoch, position = (job.found.state["epoch"], job.found.state["position"]) if job.found else (0, 0)
-    trainer = Trainer(
-        engine,
-        endless(job.train, epoch, position),
-        epochs=config.train.epochs,
-        steps_per_epoch=per_epoch,
-        interrupted=job.request,
-    )
-    table = RateTable(engine.network, config.solver, steps_total=trainer.steps_total, steps_per_epoch=per_epoch)
+    epochs = config.train.epochs
+    trainer = Trainer(engine, batches, epochs=epochs, steps_per_epoch=per_epoch, interrupted=job.request)
+    table = RateTable(engine.network, config.solver, steps_total=epochs * per_epoch, steps_per_epoch=per_epoch)
     extensions = make_extensions(job, table, per_epoch)
     if job.found:
         session.load_weights(engine, job.found, momentum=True)
@@ -178,6 +205,7 @@ def make_extensions(job: Job, table: RateTable, per_epoch: int) -> list[Extensio
         config=dump(job.config),
         constants={"version": __version__, "classes": list(classes), "samples": len(job.train.source)},
         states=lambda: {e.name: e.state() for e in extensions},
+        warn=job.console.warn,
     )
     return [*extensions, save]
 
@@ -189,20 +217,18 @@ def evaluator(job: Job) -> Callable[[], Evaluation | None]:
 
     def run() -> Evaluation | None:
         with job.console.bar(total=len(val.source), unit="image", desc="eval") as bar:
-            return evaluate(
-                job.engine,
-                val.batches(),
-                job.train.source.classes,
-                broken=lambda: len(val.broken),
-                stop=job.request,
-                progress=bar.update,
-            )
+            return evaluate_images(job.engine, val, job.train.source.classes, stop=job.request, progress=bar.update)
 
     return run
 
 
-def endless(pipeline: Pipeline, epoch: int, position: int) -> Iterator[Any]:
-    """The batches from a sample on, epoch after epoch."""
+def endless(pipeline: Pipeline, epoch: int, position: int) -> Generator[Any, None, None]:
+    """The batches from a sample on, epoch after epoch; a whole one in which no image can be read is an error."""
     while True:
-        yield from pipeline.batches(epoch, position)
+        readable = position > 0
+        for batch in pipeline.batches(epoch, position):
+            readable |= bool((batch.labels >= 0).any())
+            if not readable and batch.position + pipeline.batch_size >= len(pipeline) * pipeline.batch_size:
+                raise pipeline.unreadable("training")
+            yield batch
         epoch, position = epoch + 1, 0

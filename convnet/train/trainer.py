@@ -35,6 +35,8 @@ class Trainer:
         self.best: dict[str, Any] = {}  # step and top-1 accuracy of the best evaluation
         self.unsaved = True  # something has changed since the last checkpoint
         self.unsaved_seconds = 0.0  # of training since then; set between steps alone
+        self.whole = True  # false while a step has changed a part of the state
+        self.shift = 0  # steps that the epochs done would have had at their present length, less those they had
         self.last_batch = engine.micro  # samples of the last program run
         self.seconds = self.waited = 0.0  # of training, and of it for data
         self.images = 0  # trained on in this process
@@ -46,12 +48,13 @@ class Trainer:
 
     @property
     def steps_total(self) -> int:
-        return self.epochs * self.steps_per_epoch
+        """At the end of the run."""
+        return self.epochs * self.steps_per_epoch - self.shift
 
     @property
     def epochs_done(self) -> float:
         """With the part done of the present epoch."""
-        return self.step / self.steps_per_epoch
+        return (self.step + self.shift) / self.steps_per_epoch
 
     @property
     def finished(self) -> bool:
@@ -68,7 +71,7 @@ class Trainer:
 
     def update(self) -> None:
         """One step on the next batch."""
-        batch = self._next()
+        batch, self.whole = self._next(), False
         self.engine.train(batch.pixels, batch.mirror, batch.labels, step=self.step, rates=self.rates)
         batch.fence = self._timed(self.engine.backend.fence())
         self._counts.append(int(np.count_nonzero(batch.labels >= 0)))
@@ -78,6 +81,7 @@ class Trainer:
         self.position = batch.position + self.engine.batch_size
         if self.position >= self.steps_per_epoch * self.engine.batch_size:
             self.epoch, self.position = batch.epoch + 1, 0
+        self.whole = True
         self.heed()
 
     def _next(self) -> Any:
@@ -131,6 +135,7 @@ class Trainer:
     def load(self, state: dict[str, Any]) -> None:
         self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
         self.seconds, self.best, self.window = state["seconds"], state["best"], Window(**state["window"])
+        self.shift = self.epoch * self.steps_per_epoch + self.position // self.engine.batch_size - self.step
         self._collected = self.step
         self.saved()
 

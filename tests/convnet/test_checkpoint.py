@@ -133,6 +133,17 @@ def test_a_damaged_newest_is_passed_over_with_a_warning(name, damage, tmp_path):
         load(tmp_path / "step-00000002")
 
 
+def test_damage_is_told_in_words(tmp_path):
+    file = write(tmp_path, 1) / "weights.safetensors"
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match=f"damaged; expected {len(data)} bytes, found {len(data) // 2}$"):
+        load(file.parent)
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(CheckpointError, match=r"damaged; expected CRC [0-9a-f]{8}, found [0-9a-f]{8}$"):
+        load(file.parent)
+
+
 def test_another_format_is_refused(tmp_path):
     path = write(tmp_path, 1)
     state = json.loads((path / "state.json").read_text())
@@ -183,6 +194,9 @@ def test_what_a_path_means(tmp_path):
     for path in (tmp_path / "run", folder, second, second / "weights.safetensors"):
         assert find_checkpoint(path, pytest.fail).path == second
     assert find_checkpoint(str(tmp_path / "run"), pytest.fail, best=True).path == first
+    (tmp_path / "c.yaml").touch()
+    with pytest.raises(CheckpointError, match=r"c.yaml: expected the folder of a run or checkpoint, found a file"):
+        find_checkpoint(tmp_path / "c.yaml", pytest.fail)
     for path, message in ((tmp_path / "none", "no such run"), (tmp_path, "neither a run with checkpoints")):
         with pytest.raises(CheckpointError, match=message):
             find_checkpoint(path, pytest.fail)

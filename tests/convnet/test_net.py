@@ -21,6 +21,11 @@ POOL = {"type": "pool", "size": 2, "stride": 2}
             "nothing uses this layer's output",
             ("pool",),
         ),
+        (
+            {"data": {"type": "data", "size": 30000}, "fc": FC, "cost": COST},
+            "expected an output of at most 2147483647 numbers a sample, found 3x30000x30000",
+            ("data",),
+        ),
         ({"data": DATA, "fc": FC}, "nothing uses this layer's output", ("fc",)),
         (
             {"data": DATA, "fc": {**FC, "inputs": ["data", "data"]}, "cost": COST},

@@ -385,6 +385,80 @@ def test_skipped_images_are_counted(toy, images, tmp_path, capsys):
     assert "1 training images could not be read" in captured.out
 
 
+def test_a_training_set_of_which_nothing_can_be_read(toy, tmp_path, capsys):
+    (tmp_path / "images").unlink()
+    write_toy(tmp_path)
+    for path in Path("images/train").rglob("*.jpg"):
+        path.write_bytes(b"no image")
+    assert toy("data.train.on_error=skip") == 1
+    err = capsys.readouterr().err
+    assert "error: none of the 21 training images can be read; the first: cannot decode 'images/train/" in err
+    assert not list(CHECKPOINTS.glob("step-*"))
+
+
+def test_a_validation_set_of_which_nothing_can_be_read(toy, tmp_path, capsys):
+    (tmp_path / "images").unlink()
+    write_toy(tmp_path)
+    for path in Path("images/val").rglob("*.jpg"):
+        path.write_bytes(b"no image")
+    assert toy("data.val.on_error=skip") == 1
+    assert "error: none of the 12 validation images can be read; the first: " in capsys.readouterr().err
+    assert [path.name for path in CHECKPOINTS.glob("step-*")] == ["step-00000004"]
+
+
+def test_one_readable_image_is_enough_for_a_batch_of_others(toy, tmp_path):
+    (tmp_path / "images").unlink()
+    write_toy(tmp_path)
+    for path in sorted(Path("images/train").rglob("*.jpg"))[:-1]:
+        path.write_bytes(b"no image")
+    assert toy("data.train.on_error=skip", "train.last_batch=keep") == 0
+
+
+def shell(line, cwd):
+    """Run `convnet train toy.yaml` in a bash that does `line` with it; the finished process."""
+    train = " ".join(command("train", "toy.yaml", "--device", "cpu"))
+    line = line.replace("TRAIN", train)
+    return subprocess.run(["bash", "-c", line], cwd=cwd, env=environment(), capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("(TRAIN; echo rc=$? >&2) | head -1", "Broken pipe"),
+        ("TRAIN >/dev/full; echo rc=$? >&2", "No space left on device"),
+        ("TRAIN >/dev/full 2>/dev/full; echo rc=$? >&2", ""),
+        ("TRAIN >&- 2>&-; echo rc=$? >&2", ""),
+    ],
+)
+def test_a_run_outlives_its_terminal(line, reason, toy, tmp_path):
+    done = shell(line, tmp_path)
+    *warnings, status = done.stderr.splitlines()
+    assert status == "rc=0"
+    told = f"warning: stdout: {reason}; what the run says from here on is in runs/toy/log.txt"
+    assert warnings == ([told] if reason else [])
+    assert "trained 3 of 3 epochs" in Path("runs/toy/log.txt").read_text()
+    assert rows("runs/toy", "end")
+
+
+def test_a_run_outlives_its_log(toy, capsys):
+    """Its lines are lost, which is said; the metrics and the checkpoints are not."""
+    assert toy("train.epochs=1") == 0
+    Path("runs/toy/log.txt").unlink()
+    Path("runs/toy/log.txt").symlink_to("/dev/full")
+    assert toy("--resume", "train.epochs=3") == 0
+    captured = capsys.readouterr()
+    assert captured.err.count("runs/toy/log.txt: No space left on device; what the run says") == 1
+    assert "trained 3 of 3 epochs" in captured.out
+
+
+def test_a_folder_that_cannot_be_made_names_the_option(toy, capsys):
+    place = next(i for i, line in enumerate(Path("toy.yaml").read_text().splitlines(), 1) if "runs/toy" in line)
+    Path("toy.yaml").write_text(Path("toy.yaml").read_text().replace("runs/toy", "runs/" + "x" * 300))
+    assert toy() == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"toy.yaml:{place}:7: run.dir: cannot be made: runs/xxx") and "File name too long" in err
+
+
 def test_run_folders_do_not_collide(tmp_path):
     base = tmp_path / "runs/x"
     assert newest(base) is None

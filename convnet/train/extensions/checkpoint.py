@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from convnet import checkpoint
-from convnet.errors import NotFinite
+from convnet.errors import NotFinite, NotSaved, UserError, reason
 from convnet.train.extension import Extension, Trigger
 from convnet.train.trainer import Trainer
 
@@ -29,10 +29,12 @@ class SaveCheckpoint(Extension):
         config: str,
         constants: dict[str, Any],
         states: Callable[[], dict[str, Any]],
+        warn: Callable[[str], None],
     ):
         super().__init__(due)
         self.folder, self.keep = folder, keep
         self.config, self.constants, self.states = config, constants, states
+        self.warn = warn
 
     def start(self, trainer: Trainer) -> None:
         self._mark_best(trainer)  # a run that was killed may not have come to it
@@ -45,10 +47,30 @@ class SaveCheckpoint(Extension):
             weights, momentum = trainer.engine.tensors(), trainer.engine.momentum()
             _check_finite(weights, trainer.step)
             state = {**self.constants, **trainer.state(), "extensions": self.states()}
-            checkpoint.save(self.folder, weights, momentum, self.config, state)
-            self._mark_best(trainer)
-            checkpoint.prune(self.folder, self.keep)
+            try:
+                checkpoint.save(self.folder, weights, momentum, self.config, state)
+                self._mark_best(trainer)
+                checkpoint.prune(self.folder, self.keep)
+            except OSError as error:
+                raise NotSaved(f"saving step {trainer.step} failed: {reason(error)}; {self._last()}") from error
         trainer.saved()
+
+    def rescue(self, trainer: Trainer) -> None:
+        if not (trainer.unsaved and trainer.whole and trainer.images):
+            if checkpoint.listing(self.folder):
+                self.warn(f"the run failed; {self._last()}")
+            return
+        try:
+            self(trainer)
+        except UserError as error:
+            self.warn(str(error))
+        else:
+            self.warn(f"the run failed; step {trainer.step} is saved, --resume continues there")
+
+    def _last(self) -> str:
+        """What a run that cannot save goes back to."""
+        found = checkpoint.listing(self.folder)
+        return f"{found[-1]} is good, --resume continues there" if found else "there is no checkpoint yet"
 
     def _mark_best(self, trainer: Trainer) -> None:
         path = checkpoint.place(self.folder, trainer.best.get("step", -1))

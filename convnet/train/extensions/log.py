@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from convnet.console import Console, duration, json_line
+from convnet.errors import naming
 from convnet.train.extension import Extension, Trigger
 from convnet.train.trainer import Trainer
 
@@ -71,6 +72,11 @@ class Log(Extension):
             self.console.say(self.line(trainer, row))
         trainer.rows = []
 
+    def rescue(self, trainer: Trainer) -> None:
+        # Of a step whose evaluation failed, which comes before the log.
+        if trainer.whole and self.log_due(trainer) and trainer.window.images:
+            self(trainer)
+
     def finish(self, trainer: Trainer) -> None:
         if trainer.finished and not trainer.rows:
             self.write({"event": "end", **_where(trainer), "seconds": trainer.lap(), "best": trainer.best or None})
@@ -83,7 +89,7 @@ class Log(Extension):
             "event": "train",
             **_where(trainer),
             **means,
-            "learning_rate": self.learning_rate(trainer.step - 1),
+            "learning_rate": self.learning_rate(trainer.step - 1 + trainer.shift),
             "images_per_second": images / seconds,
             "wait_share": min(waited / seconds, 1.0),
             "weights": {
@@ -120,7 +126,7 @@ class Log(Extension):
         return duration(each * (trainer.steps_total - trainer.step))
 
     def write(self, row: Row) -> None:
-        with open(self.path, "a", encoding="utf-8") as file:
+        with naming(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json_line(row) + "\n")
 
 
@@ -140,7 +146,8 @@ def rows_until(path: Path, step: int) -> list[Row]:
 def rewrite(path: Path, rows: list[Row]) -> None:
     """Replace the file by these rows, in one move."""
     temporary = path.with_suffix(".writing")
-    temporary.write_text("".join(json_line(row) + "\n" for row in rows), "utf-8")
+    with naming(temporary):
+        temporary.write_text("".join(json_line(row) + "\n" for row in rows), "utf-8")
     os.replace(temporary, path)
 
 
