@@ -49,11 +49,11 @@ def run_ours(args: argparse.Namespace, seed: int, folder: Path) -> dict[str, Any
     begin = time.time()
     with open(f"{run}.log", "w") as log:
         options = [f"seed={seed}", f"run.dir={run}", *overrides(args)]
-        subprocess.run([sys.executable, "-m", "convnet.cli", "train", args.config, *options], check=True, stdout=log)
+        subprocess.run([sys.executable, "-m", "convnet", "train", args.config, *options], check=True, stdout=log)
     seconds = time.time() - begin
     found = newest(run)  # not an older one of that name
     assert found
-    command = [sys.executable, "-m", "convnet.cli", "eval", str(found.path), "--json"]
+    command = [sys.executable, "-m", "convnet", "eval", str(found.path), "--json"]
     result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return {"seed": seed, "seconds": round(seconds, 1), "accuracy": result["top1_accuracy"]}
 
