@@ -26,13 +26,14 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from convnet.errors import UserError
+from convnet.errors import UserError, naming
 
 FORMAT = 1
 WEIGHTS, MOMENTUM, CONFIG, STATE = "weights.safetensors", "momentum.safetensors", "config.yaml", "state.json"
 EMA, GRADIENTS = "ema.safetensors", "gradients.safetensors"
 NAME = re.compile(r"step-(\d+)")
-TEMPORARY = ".writing-"  # prefix of folders that are not complete
+TEMPORARY = ".writing-"  # prefix of folders that are not complete...
+REPLACED = "-replaced"  # ... apart from the one with this suffix: it gives way to a newer one of the same name
 BEST = "best"  # file with the name of the best checkpoint
 
 DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64"}
@@ -75,7 +76,7 @@ def save(
     extras: "ema" and "gradients", where there are such arrays.
     """
     step = state["step"]
-    final = folder / f"step-{step:08}"
+    final = place(folder, step)
     temporary = folder / f"{TEMPORARY}{final.name}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -84,14 +85,14 @@ def save(
     write_tensors(temporary / MOMENTUM, momentum, {"format": "pt"})
     for key, arrays in (extras or {}).items():
         write_tensors(temporary / f"{key}.safetensors", arrays, metadata if key == "ema" else {"format": "pt"})
-    (temporary / CONFIG).write_text(config, "utf-8")
+    _write(temporary / CONFIG, config)
     names = (WEIGHTS, MOMENTUM, *(f"{key}.safetensors" for key in extras or {}), CONFIG)
     files = {name: _fingerprint(temporary / name) for name in names}
-    (temporary / STATE).write_text(json.dumps({"format": FORMAT, **state, "files": files}, indent=1, allow_nan=False))
+    _write(temporary / STATE, json.dumps({"format": FORMAT, **state, "files": files}, indent=1, allow_nan=False))
     for name in (*files, STATE, "."):
         _flush(temporary / name)
     if final.exists():
-        old = folder / f"{TEMPORARY}{final.name}-old"
+        old = folder / f"{TEMPORARY}{final.name}{REPLACED}"
         shutil.rmtree(old, ignore_errors=True)
         final.rename(old)
         temporary.rename(final)
@@ -100,6 +101,11 @@ def save(
         temporary.rename(final)
     _flush(folder)
     return final
+
+
+def place(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return folder / f"step-{step:08}"
 
 
 def write_tensors(path: Path, tensors: Arrays, metadata: Mapping[str, str]) -> None:
@@ -115,7 +121,7 @@ def write_tensors(path: Path, tensors: Arrays, metadata: Mapping[str, str]) -> N
         begin = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # data begins at a multiple of 8
-    with path.open("wb") as file:
+    with naming(path), path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for tensor in tensors.values():
             file.write(np.ascontiguousarray(tensor).data)
@@ -129,7 +135,7 @@ def load(path: Path) -> Checkpoint:
             raise CheckpointError(f"{path}: has format {state['format']}, this version reads format {FORMAT}")
         for name, expected in state["files"].items():
             if (found := _fingerprint(path / name)) != expected:
-                raise CheckpointError(f"{path / name}: damaged; expected {expected}, found {found}")
+                raise CheckpointError(f"{path / name}: damaged; {_damage(expected, found)}")
         arrays = {name: load_file(path / name) for name in (WEIGHTS, MOMENTUM)}
         ema, gradients = (load_file(path / name) if name in state["files"] else {} for name in (EMA, GRADIENTS))
         return Checkpoint(path, arrays[WEIGHTS], arrays[MOMENTUM], state, ema, gradients)
@@ -158,7 +164,7 @@ def newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
 def mark_best(folder: Path, checkpoint: Path) -> None:
     """Note which checkpoint is the best."""
     temporary = folder / f"{TEMPORARY}{BEST}"
-    temporary.write_text(checkpoint.name + "\n")
+    _write(temporary, checkpoint.name + "\n")
     _flush(temporary)
     temporary.replace(folder / BEST)
 
@@ -184,7 +190,11 @@ def prune(folder: Path, keep: int) -> None:
 
 
 def clean(folder: Path) -> None:
-    """Delete what writers that were killed left behind."""
+    """Put right what writers that were killed left behind."""
+    for path in folder.glob(f"{TEMPORARY}*{REPLACED}"):
+        final = folder / path.name.removeprefix(TEMPORARY).removesuffix(REPLACED)
+        if not final.exists():
+            path.rename(final)
     for path in folder.glob(f"{TEMPORARY}*"):
         if path.is_dir():
             shutil.rmtree(path)
@@ -209,6 +219,11 @@ def _shape(shape: tuple[int, ...]) -> str:
     return "[" + ", ".join(map(str, shape)) + "]"
 
 
+def _write(path: Path, text: str) -> None:
+    with naming(path):
+        path.write_text(text, "utf-8")
+
+
 def _fingerprint(path: Path) -> dict[str, int]:
     crc, size = 0, 0
     with open(path, "rb") as file:
@@ -217,10 +232,17 @@ def _fingerprint(path: Path) -> dict[str, int]:
     return {"bytes": size, "crc32": crc}
 
 
+def _damage(expected: dict[str, int], found: dict[str, int]) -> str:
+    if found["bytes"] != expected["bytes"]:
+        return f"expected {expected['bytes']} bytes, found {found['bytes']}"
+    return f"expected CRC {expected['crc32']:08x}, found {found['crc32']:08x}"
+
+
 def _flush(path: Path) -> None:
     """Have the disk take a file, or the entries of a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

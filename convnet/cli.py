@@ -4,20 +4,21 @@ Exit status: 0; 1 for a fault that the user can mend; 2 for a wrong config or wr
 """
 
 import argparse
-import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from convnet import __version__
-from convnet.config import ConfigError, describe_layers, load_config
-from convnet.console import Console
+from convnet.config import ConfigError, describe_layers, describe_options, load_config
+from convnet.console import Console, json_line, silence
 from convnet.data import DataError
 from convnet.device import HELP, open_device, open_planner
-from convnet.errors import UserError
+from convnet.errors import UserError, out_of_memory, reason
+from convnet.run import Run
 
 Args = argparse.Namespace
 Command = Callable[[Args, Console], int]
@@ -25,8 +26,7 @@ Command = Callable[[Args, Console], int]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
-    args = parse(argv)
-    console = Console()
+    args, console = parse(argv), Console()
     logging.getLogger("convnet").addHandler(console)
     try:
         return args.run(args, console)
@@ -34,13 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error), 2)
     except (UserError, DataError, OSError) as error:
         if isinstance(error, BrokenPipeError):  # the reader of our output left: `convnet ... | head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            silence(sys.stdout)
             return 1
-        return _fail(f"error: {error}", 1)
+        return _fail(f"error: {reason(error)}", 1)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except Exception as error:
-        if not _out_of_memory(error):
+        if not out_of_memory(error):
             raise
         return _fail(
             f"error: out of memory ({error}); a smaller train.batch_size or a larger train.accumulate helps", 1
@@ -52,20 +52,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse(argv: Sequence[str] | None = None) -> Args:
     """The arguments; `overrides` may stand among the options."""
     parser = make_parser()
-    args, rest = parser.parse_known_args(argv)
+    args, rest = parser.parse_known_args(_apart(sys.argv[1:] if argv is None else argv))
     if not hasattr(args, "overrides"):
         args.overrides, unknown = [], rest
     else:
-        args.overrides += [word for word in rest if "=" in word and not word.startswith("-")]
+        more = [word for word in rest if "=" in word and not word.startswith("-")]
+        args.overrides = [*args.overrides, *more]
         unknown = [word for word in rest if word not in args.overrides]
-    if getattr(args, "resume", None) and "=" in args.resume and not os.path.exists(args.resume):
-        args.overrides, args.resume = [args.resume, *args.overrides], ""
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     for word in args.overrides:
         if "=" not in word:
             parser.error(f"unrecognized argument '{word}'; an override is key=value, such as solver.lr=0.02")
     return args
+
+
+def _apart(argv: Sequence[str]) -> list[str]:
+    """`--resume` and the word behind it, where that is an override or a config file and not the folder of a run."""
+    pairs = pairwise([*argv, ""])
+    return [f"{word}=" if word == "--resume" and _no_run(following) else word for word, following in pairs]
+
+
+def _no_run(word: str) -> bool:
+    return not os.path.isdir(word) and ("=" in word or word.endswith((".yaml", ".yml")) or os.path.isfile(word))
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -80,9 +89,12 @@ def make_parser() -> argparse.ArgumentParser:
     _train_options(command(_train, "train", "train a network, or continue a run"))
     _eval_options(command(_eval, "eval", "top-1, top-k, loss and confusions of a trained network"))
     _predict_options(command(_predict, "predict", "the likeliest classes of images"))
+    _show_options(command(_show, "show", "a picture of a run: learning curve, filters, predictions"))
     _summary_options(command(_summary, "summary", "layers, parameters, multiply-adds and memory of a network"))
     layers = command(_layers, "layers", "every layer type, or all options of one")
     layers.add_argument("name", nargs="?", metavar="TYPE", help="a layer type, such as conv")
+    sections = command(_options, "options", "every section of a config file, or all options of one")
+    sections.add_argument("section", nargs="?", metavar="SECTION", help="a section, such as data")
     _config_options(
         command(_check_grads, "check-grads", "compare all gradients with differences, in float64 on the CPU")
     )
@@ -106,7 +118,7 @@ def _config_options(parser: argparse.ArgumentParser) -> None:
 
 def _override_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "overrides", nargs="*", metavar="KEY=VALUE", help="options in place of the file's: solver.lr=0.02"
+        "overrides", nargs="*", default=[], metavar="KEY=VALUE", help="options in place of the file's: solver.lr=0.02"
     )
 
 
@@ -149,6 +161,12 @@ def _predict_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="images, or folders of images")
     parser.add_argument("--top", type=int, default=3, metavar="K", help="classes shown of each image (default: 3)")
     parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+
+
+def _show_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_folder", metavar="RUN", help="run folder")
+    parser.add_argument("-o", "--output", metavar="FILE", help="a PNG; default: RUN/overview.png")
+    _device_option(parser)
 
 
 def _summary_options(parser: argparse.ArgumentParser) -> None:
@@ -205,8 +223,8 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
 def _train(args: Args, console: Console) -> int:
     from convnet.train.start import train
 
-    config = load_config(args.config, args.overrides)
-    return train(config, open_device(args.device), console, resume=args.resume, explain=args.explain)
+    backend = open_device(args.device)
+    return train(args.config, args.overrides, backend, console, resume=args.resume, explain=args.explain)
 
 
 def _eval(args: Args, console: Console) -> int:
@@ -217,7 +235,7 @@ def _eval(args: Args, console: Console) -> int:
     backend = open_device(args.device)
     evaluation = evaluate_checkpoint(found, backend, args.overrides, views=args.views, bar=console.bar)
     if args.json:
-        print(json.dumps({"checkpoint": str(found.path), "step": found.state["step"], **evaluation.as_json()}))
+        print(json_line({"checkpoint": str(found.path), "step": found.state["step"], **evaluation.as_json()}))
     else:
         views = f", {args.views} views" if args.views > 1 else ""
         console.say(f"{found.path}{views}\n{evaluation.text()}")
@@ -242,6 +260,15 @@ def _predict(args: Args, console: Console) -> int:
     return max(codes, default=0)
 
 
+def _show(args: Args, console: Console) -> int:
+    from convnet.show import draw
+
+    target = args.output or os.path.join(args.run_folder, "overview.png")
+    draw(Run(Path(args.run_folder)), Path(target), open_device(args.device), console.warn)
+    console.say(target)
+    return 0
+
+
 def _summary(args: Args, console: Console) -> int:
     from convnet.summary import summarize
 
@@ -255,15 +282,23 @@ def _layers(args: Args, console: Console) -> int:
     return 0
 
 
+def _options(args: Args, console: Console) -> int:
+    console.say(describe_options(args.section))
+    return 0
+
+
 def _check_grads(args: Args, console: Console) -> int:
     from convnet.graph.check_grads import Checker, report
     from convnet.session import make_network
 
     config = load_config(args.config, args.overrides)
-    checker = Checker(make_network(config), seed=config.seed, mean=config.data.mean, std=config.data.std)
+    try:
+        checker = Checker(make_network(config), seed=config.seed, mean=config.data.mean, std=config.data.std)
+    except ConfigError as error:
+        raise config.locate(error) from None
     checks = checker.run()
     console.say(report(checks))
-    return 0 if all(check.right for check in checks) else 1
+    return int(any(check.wrong for check in checks))
 
 
 def _import_torchvision(args: Args, console: Console) -> int:
@@ -319,12 +354,11 @@ def _doctor(args: Args, console: Console) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print(message, file=sys.stderr, flush=True)
+    try:
+        print(message, file=sys.stderr, flush=True)
+    except OSError:  # nobody is there to read it
+        silence(sys.stderr)
     return code
-
-
-def _out_of_memory(error: Any) -> bool:
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,10 @@
 """What a run says: lines on the terminal, around a progress bar where there is one, and the same lines in its log."""
 
+import io
+import json
 import logging
+import math
+import os
 import sys
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,11 +22,14 @@ class Console(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show stops no run
         self._log: TextIO | None = None
 
     def open(self, path: Path) -> None:
         """Append all further lines to a file."""
-        self._log = path.open("a", encoding="utf-8", buffering=1)
+        self._log = path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
 
     def close(self) -> None:
         if self._log:
@@ -44,13 +51,50 @@ class Console(logging.Handler):
 
     def bar(self, **options: Any) -> Any:
         """A progress bar on stderr, where that is a terminal."""
-        return tqdm(file=sys.stderr, disable=not sys.stderr.isatty(), dynamic_ncols=True, leave=False, **options)
+        shown = sys.stderr is not None and sys.stderr.isatty()
+        return tqdm(file=sys.stderr, disable=not shown, dynamic_ncols=True, leave=False, **options)
 
-    def _print(self, text: str, stream: TextIO) -> None:
-        if self._log:
+    def _print(self, text: str, stream: TextIO | None) -> None:
+        self._keep(text)
+        try:
+            with tqdm.external_write_mode(file=stream):
+                print(text, file=stream, flush=True)
+        except OSError as error:
+            name = "stdout" if stream is sys.stdout else "stderr"
+            if self._log is None or stream is None:
+                raise OSError(error.errno, error.strerror, name) from error
+            silence(stream)
+            self.warn(f"{name}: {error.strerror}; what the run says from here on is in {self._log.name}")
+
+    def _keep(self, text: str) -> None:
+        """Put it in the log; without one, as on a full disk, the terminal has it still."""
+        if self._log is None:
+            return
+        try:
             self._log.write(text + "\n")
-        with tqdm.external_write_mode(file=stream):
-            print(text, file=stream, flush=True)
+        except OSError as error:
+            log, self._log = self._log, None
+            silence(log)
+            log.close()
+            self.warn(f"{log.name}: {error.strerror}; what the run says from here on is not kept there")
+
+
+def silence(stream: TextIO) -> None:
+    """Send what is still written to a stream that fails nowhere: Python, too, flushes it at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def json_line(value: Any) -> str:
+    """JSON text in one line. JSON has no NaN and no infinity: null stands for them."""
+    return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def duration(seconds: float) -> str:

@@ -51,7 +51,7 @@ def convert(found: Checkpoint, target: Path, *, local: Sequence[str] = (), unsha
     )
     if state.get("best", {}).get("step") == state["step"]:
         checkpoint.mark_best(run.checkpoints, path)
-    run.config.write_text(dump(config), "utf-8")
+    run.keep(dump(config), ())  # which holds the overrides of the old run
     return run
 
 

@@ -4,6 +4,8 @@ import functools
 import re
 from typing import Any
 
+import numpy as np
+
 from convnet.errors import UserError
 from kernels.backend import Cuda, NumPy, cupy
 from kernels.op import Op, Plan, Variant
@@ -12,15 +14,23 @@ HELP = "auto (a GPU where one works), cpu, cuda or cuda:INDEX"
 
 
 class Planner(NumPy):
-    """Chooses CUDA variants for an architecture, so that their memory can be planned where there is no such GPU."""
+    """Plans memory without taking any: its arrays have a size but no content.
+
+    arch: of the GPU for which CUDA variants are chosen, one that need not be here; None: the references.
+    says: what it plans for.
+    """
 
     name = "planner"
+    capture: Any  # of a backend that has it
 
-    def __init__(self, arch: int):
-        self.arch = arch
+    def __init__(self, arch: int | None, says: str = ""):
+        self.arch, self.says = arch, says or f"sm_{arch} (planned, not run)"
+
+    def zeros(self, size: int, dtype: Any = np.uint8) -> np.ndarray:
+        return np.broadcast_to(np.zeros(1, dtype), size)
 
     def choose(self, op: Op, g: Any) -> tuple[Variant | None, Plan]:
-        return op.choose(g, self.arch)
+        return super().choose(op, g) if self.arch is None else op.choose(g, self.arch)
 
 
 def open_device(name: str) -> Any:
@@ -38,10 +48,14 @@ def open_device(name: str) -> Any:
 
 
 def open_planner(name: str) -> Any:
-    """As `open_device`; or `sm_80` and the like, a backend that plans but cannot run."""
+    """A backend that plans but cannot run: for what `open_device` opens, or for `sm_80` and the like."""
     if match := re.fullmatch(r"sm_(\d{2,3})", name):
         return Planner(int(match[1]))
-    return open_device(name)
+    backend = open_device(name)
+    planner = Planner(getattr(backend, "arch", None), describe(backend))
+    if hasattr(backend, "capture"):
+        planner.capture = backend.capture
+    return planner
 
 
 @functools.cache
@@ -66,7 +80,7 @@ def cuda_fault(index: int = 0) -> str:
 def describe(backend: Any) -> str:
     """What the backend runs on: "cuda:0 NVIDIA H200 (sm_90)"."""
     if isinstance(backend, Planner):
-        return f"sm_{backend.arch} (planned, not run)"
+        return backend.says
     if not isinstance(backend, Cuda):
         return "cpu"
     name = cupy().cuda.runtime.getDeviceProperties(backend.device.id)["name"].decode()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from convnet import __version__
-from convnet.data.pipeline import available_cpus
+from convnet.cpus import available_cpus
 from convnet.device import cuda_fault
 from kernels import neuron
 from kernels.backend import Cuda, cupy
@@ -105,7 +105,7 @@ def _cuda() -> Iterator[Finding]:
         cp = cupy()
     except ImportError as error:
         yield Finding(
-            "CuPy", MISSING, f"GPUs cannot be used ({error})", f"{_extra('cuda13')} (driver 580 or later) or cuda12"
+            "CuPy", MISSING, f"GPUs cannot be used ({error})", f"{_extra('cuda13')} (driver 580 or later), or cuda12"
         )
         return
     yield Finding("CuPy", OK, cp.__version__)
@@ -205,4 +205,5 @@ def _version(package: str) -> str:
 
 
 def _extra(name: str) -> str:
-    return f"pip install 'convnet[{name}]'"
+    """From the clone: a package index may have another project of our name."""
+    return f"pip install '.[{name}]' in the clone of convnet"

@@ -9,6 +9,7 @@ import numpy as np
 
 from convnet import session
 from convnet.checkpoint import Checkpoint
+from convnet.data import Pipeline
 from convnet.errors import UserError
 from convnet.results import TOP, Results
 
@@ -18,7 +19,7 @@ CONFUSIONS = 20  # pairs listed where there are more
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results over the labelled images that could be read.
+    """Results over the labelled images that could be read; NaN where there was none.
 
     results: means by name, as in the log: "loss", the mean of the cost of each image, accuracies in 0..1, and so on.
     phrases: the same for people. confusion: int64 [true class, predicted]; None where the network is no classifier.
@@ -135,6 +136,14 @@ class _Tally:
             np.add.at(self.confusion, (labels[known], self._probabilities.argmax(0)[known]), 1)
 
 
+def evaluate_images(engine: Any, pipeline: Pipeline, classes: Sequence[str], **options: Any) -> Evaluation | None:
+    """`evaluate` over all images of a pipeline; raises DataError where none of them can be read."""
+    found = evaluate(engine, pipeline.batches(), classes, broken=lambda: len(pipeline.broken), **options)
+    if found is not None and not found.images:
+        raise pipeline.unreadable("validation")
+    return found
+
+
 def evaluate_checkpoint(
     found: Checkpoint, backend: Any, overrides: Sequence[str] = (), *, views: int = 1, bar: Callable[..., Any]
 ) -> Evaluation:
@@ -145,20 +154,13 @@ def evaluate_checkpoint(
             f"{found.path}: its config has no data.val; name one: data.val.type=folder data.val.path=FOLDER"
         )
     classes = found.state["classes"]
-    source = session.make_source(config.data.val, classes)
+    source = session.make_source(config, "val", classes)
     options = {"views": views, "cache": "off"}
     with (
         session.make_pipeline(config, engine.network, config.data.val, source, backend, **options) as pipeline,
         bar(total=len(source), unit="image", desc="eval") as shown,
     ):
-        result = evaluate(
-            engine,
-            pipeline.batches(),
-            classes,
-            views=views,
-            broken=lambda: len(pipeline.broken),
-            progress=shown.update,
-        )
+        result = evaluate_images(engine, pipeline, classes, views=views, progress=shown.update)
     assert result is not None  # nothing stops it
     return result
 

@@ -74,13 +74,18 @@ def formatted(predictions: Iterable[Prediction], kind: str) -> Iterator[str]:
         return
     for i, found in enumerate(predictions):
         if kind == "table":
-            yield f"{found.path}  " + "  ".join(f"{name} {value:.2%}" for name, value in found.top)
+            yield _one_line(f"{found.path}  " + "  ".join(f"{name} {value:.2%}" for name, value in found.top))
             continue
         if i == 0:
             yield _csv(
                 ["path", *(f"{word}{k}" for k in range(1, len(found.top) + 1) for word in ("class", "probability"))]
             )
         yield _csv([found.path, *(cell for name, value in found.top for cell in (name, f"{value:.6g}"))])
+
+
+def _one_line(text: str) -> str:
+    """Line breaks and other control characters as escapes: a name may hold any."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _csv(cells: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """From the sums of results to the numbers that people read, and their names."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,11 +27,14 @@ class Results:
         return self._costs == [self.main]
 
     def means(self, sums: Mapping[str, float], images: int, counts: Mapping[str, Any]) -> dict[str, Any]:
-        """Means of `sums`, of an error the accuracy in 0..1; of counts, lists of each class's precision and recall."""
+        """Means of `sums`, of an error the accuracy in 0..1; of counts, lists of each class's precision and recall.
+
+        Means are NaN without images, shares None where there is nothing to divide by.
+        """
         found: dict[str, Any] = {}
         for name in self.names:
             total = images - sums[name] if name.endswith("_error") else sums[name]
-            found[_reported(name)] = total / max(images, 1)
+            found[_reported(name)] = total / (images or math.nan)
         for cost, table in counts.items():
             declared, present, both = np.array(table)
             found |= {f"{cost}.precision": _shares(both, declared), f"{cost}.recall": _shares(both, present)}

@@ -4,18 +4,20 @@ runs/digits      the first run with `run.dir: runs/digits`
 runs/digits-2    the second: a run never writes into the folder of another
 """
 
+import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from convnet import checkpoint
 from convnet.checkpoint import Checkpoint, CheckpointError
-from convnet.errors import UserError
+from convnet.errors import UserError, naming
 
 CONFIG, METRICS, LOG, CHECKPOINTS, LOCK = "config.yaml", "metrics.jsonl", "log.txt", "checkpoints", ".lock"
+OVERRIDES = "overrides.json"  # of the command line: a list of words such as "solver.lr=0.02"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,22 @@ class Run:
     @property
     def checkpoints(self) -> Path:
         return self.path / CHECKPOINTS
+
+    def keep(self, config: str, overrides: Sequence[str]) -> None:
+        """Write down what is run: the text of the resolved config, and the overrides that it came from."""
+        for path, text in ((self.config, config), (self.path / OVERRIDES, json.dumps(list(overrides)) + "\n")):
+            temporary = path.with_name(f"{path.name}.writing")
+            with naming(temporary):
+                temporary.write_text(text, "utf-8")
+            temporary.replace(path)
+
+    def overrides(self) -> list[str]:
+        """Those that `keep` wrote down last."""
+        path = self.path / OVERRIDES
+        try:
+            return [str(override) for override in json.loads(path.read_bytes())] if path.exists() else []
+        except ValueError as error:
+            raise UserError(f"{path}: expected a JSON list of overrides, found {error}") from None
 
     def lock(self) -> Any:
         """Hold the folder until the result is closed; raises UserError while another process does."""
@@ -95,17 +113,24 @@ def _escaped(name: str) -> str:
 def find_checkpoint(where: str | Path, warn: Callable[[str], None], *, best: bool = False) -> Checkpoint:
     """The checkpoint that a run folder, a checkpoint folder or a file in one means: of a run the last, or the best."""
     path = Path(where)
-    if path.is_file():
+    if path.is_file() and (path.parent / checkpoint.STATE).is_file():
         path = path.parent
     if (path / checkpoint.STATE).is_file():
         return checkpoint.load(path)
     folder = path if path.name == CHECKPOINTS else path / CHECKPOINTS
     if not path.is_dir():
-        raise CheckpointError(f"{path}: no such run or checkpoint")
+        what = "run or checkpoint"
+        fault = f"expected the folder of a {what}, found a file" if path.exists() else f"no such {what}"
+        raise CheckpointError(f"{path}: {fault}")
     if not checkpoint.listing(folder):
         raise CheckpointError(f"{path}: neither a run with checkpoints nor a checkpoint")
-    chosen = checkpoint.best(folder) if best else None
-    found = checkpoint.load(chosen) if chosen else checkpoint.newest(folder, warn)
+    if best:
+        if not (chosen := checkpoint.best(folder)):
+            raise CheckpointError(
+                f"{path}: has no best checkpoint, for want of an evaluation; without --best its last is used"
+            )
+        return checkpoint.load(chosen)
+    found = checkpoint.newest(folder, warn)
     if not found:
         raise CheckpointError(f"{folder}: no checkpoint in it can be read")
     return found

@@ -1,5 +1,6 @@
 """From a config to what a command works with: network, images, engine; every mismatch is found here, before a step."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from convnet import checkpoint
 from convnet.checkpoint import Checkpoint
 from convnet.config import Config, ConfigError, load_config
-from convnet.data import FolderSource, Pipeline, Source, Transform
+from convnet.data import DataError, FolderSource, Pipeline, Source, Transform
 from convnet.graph.engine import Engine
 from convnet.graph.net import Network
 from convnet.graph.update import Rule
@@ -26,18 +27,21 @@ def make_network(config: Config) -> Network:
 
 def make_engine(config: Config, network: Network, backend: Any, *, learns: bool = True, **options: Any) -> Engine:
     """An engine with untouched parameters. learns: False for evaluation alone, which needs no gradients."""
-    return Engine(
-        network,
-        backend,
-        batch_size=config.train.batch_size,
-        accumulate=config.train.accumulate,
-        trainable=trainable(network, config.solver) if learns else (),
-        rule=make_rule(config) if learns else None,
-        mean=np.array(config.data.mean),
-        std=np.array(config.data.std),
-        seed=config.seed,
-        **options,
-    )
+    try:
+        return Engine(
+            network,
+            backend,
+            batch_size=config.train.batch_size,
+            accumulate=config.train.accumulate,
+            trainable=trainable(network, config.solver) if learns else (),
+            rule=make_rule(config) if learns else None,
+            mean=np.array(config.data.mean),
+            std=np.array(config.data.std),
+            seed=config.seed,
+            **options,
+        )
+    except ConfigError as error:  # of a layer that no gradient passes
+        raise config.locate(error) from None
 
 
 def initialize(config: Config, engine: Engine) -> None:
@@ -54,10 +58,25 @@ def make_rule(config: Config) -> Rule:
     return Rule(solver.nesterov, solver.clip_norm, *((ema.decay, ema.warmup) if ema else ()))
 
 
-def make_source(split: Any, classes: Sequence[str] | None = None) -> FolderSource:
-    """The images of one split. classes: in index order, of the training images or of a checkpoint."""
-    class_list = split.class_list if classes is None else None
-    return FolderSource(split.path, classes=classes, class_list=class_list, allow_empty=split.allow_empty)
+def make_source(config: Config, key: str, classes: Sequence[str] | None = None, *, least: int = 2) -> FolderSource:
+    """The images of data.<key>; a DataError tells the place of the option in the file.
+
+    classes: in index order, of the training images or of a checkpoint; None: the split's own, `least` or more.
+    """
+    split: Any = getattr(config.data, key)
+    path = os.path.expanduser(split.path)
+    class_list = os.path.expanduser(split.class_list) if split.class_list and classes is None else None
+    try:
+        source = FolderSource(path, classes=classes, class_list=class_list, allow_empty=split.allow_empty)
+        if classes is None and len(source.classes) < least:
+            raise DataError(f"expected two classes or more, found '{source.classes[0]}' alone in '{path}'")
+        return source
+    except DataError as error:
+        told = str(error)
+        option, given = ("class_list", class_list) if class_list and class_list in told else ("path", path)
+        if not os.path.isabs(given) and not os.path.exists(given):
+            told += f"; '{given}' is relative to {os.getcwd()}"
+        raise DataError(str(config.locate(ConfigError(told, ("data", key, option))))) from None
 
 
 def make_pipeline(
@@ -67,13 +86,13 @@ def make_pipeline(
     options = {"on_error": split.on_error, "cache": config.data.cache, **options}
     micro = config.train.batch_size // config.train.accumulate
     size = config.train.batch_size if options.get("train") else micro
-    transform = make_transform(split, network)
+    transform = make_transform(config, split, network)
     return Pipeline(
         source, transform, size, seed=config.seed, threads=config.data.threads, allocate=backend.host, **options
     )
 
 
-def make_transform(split: Any, network: Network) -> Transform:
+def make_transform(config: Config, split: Any, network: Network) -> Transform:
     """What is done to an image before the network sees it."""
     shape = network.data[0].shape
     given = split.resize is not None or split.crop == "resized"  # which needs no particular size to cut from
@@ -86,7 +105,7 @@ def make_transform(split: Any, network: Network) -> Transform:
         pad=split.pad,
         crop=split.crop,
         mirror=split.mirror,
-        exif_orientation=split.exif_orientation,
+        exif_orientation=config.data.exif_orientation,
         max_pixels=split.max_pixels,
     )
 

@@ -1,14 +1,11 @@
 """A picture of a run: learning curve, filters of the first convolution, some predictions.
 
-    python -m convnet.show RUN [-o FILE.png]
-
-Writes RUN/overview.png. Needs matplotlib (the extra `plot`).
+Needs matplotlib (the extra `plot`).
 """
 
-import argparse
 import json
-import sys
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,6 @@ from PIL import Image
 from convnet.checkpoint import CONFIG, Checkpoint
 from convnet.config import load_config
 from convnet.data import DataError
-from convnet.device import open_device
 from convnet.errors import UserError
 from convnet.predict import Prediction, predict
 from convnet.run import Run, find_checkpoint
@@ -29,29 +25,31 @@ FILTERS = 64  # most filters shown
 SAMPLES = 24  # images shown with their predictions, evenly spaced over the validation set
 COLUMNS = 8
 
+Warn = Callable[[str], None]
 
-def draw(run: Run, target: Path, backend: Any) -> None:
+
+def draw(run: Run, target: Path, backend: Any, warn: Warn) -> None:
     """Write the picture of a run with at least one checkpoint as a PNG."""
     figure_class = _matplotlib()
-    found = find_checkpoint(run.path, _warn)
+    found = find_checkpoint(run.path, warn)
     figure = figure_class(figsize=(13, 12), layout="constrained")
     figure.suptitle(str(run.path))
     top, bottom = figure.subfigures(2, 1, height_ratios=(1, 1.4))
     curve, filters = top.subfigures(1, 2, width_ratios=(1.4, 1))
-    draw_curve(curve, read_metrics(run.metrics))
+    draw_curve(curve, read_metrics(run.metrics, warn))
     draw_filters(filters, found)
-    draw_predictions(bottom, predictions(found, backend))
+    draw_predictions(bottom, predictions(found, backend, warn))
     figure.savefig(target, dpi=100)
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
+def read_metrics(path: Path, warn: Warn) -> list[dict[str, Any]]:
     """The rows of training and evaluation; a line that a killed run left unfinished is passed over."""
     rows = []
     for line in path.read_text("utf-8").splitlines():
         try:
             rows.append(json.loads(line))
         except ValueError:
-            _warn(f"{path}: a line that is not JSON is passed over")
+            warn(f"{path}: a line that is not JSON is passed over")
     return [row for row in rows if row["event"] in ("train", "eval")]
 
 
@@ -102,18 +100,18 @@ def mosaic(tiles: NDArray[Any], columns: int) -> NDArray[Any]:
     return image
 
 
-def predictions(found: Checkpoint, backend: Any) -> list[tuple[str, Prediction]]:
+def predictions(found: Checkpoint, backend: Any, warn: Warn) -> list[tuple[str, Prediction]]:
     """The true class and the prediction of some validation images; none without a validation set."""
     config = load_config(found.path / CONFIG)
     if config.data.val is None:
         return []
     try:
-        source = make_source(config.data.val, found.state["classes"])
+        source = make_source(config, "val", found.state["classes"])
         chosen = np.unique(np.linspace(0, len(source) - 1, SAMPLES).round().astype(int))
         truth = {source.paths[i]: source.classes[source.labels[i]] for i in chosen}
-        return [(truth[p.path], p) for p in predict(found, backend, list(truth), top=1, fault=_warn)]
+        return [(truth[p.path], p) for p in predict(found, backend, list(truth), top=1, fault=warn)]
     except (DataError, UserError) as error:
-        _warn(f"no predictions are shown: {error}")
+        warn(f"no predictions are shown: {error}")
         return []
 
 
@@ -134,32 +132,9 @@ def draw_predictions(figure: Any, shown: Sequence[tuple[str, Prediction]]) -> No
 
 
 def _matplotlib() -> Any:
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it warns of every folder that it cannot write to
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError("the picture needs matplotlib: pip install matplotlib") from None
     return Figure
-
-
-def _warn(message: str) -> None:
-    print(f"warning: {message}", file=sys.stderr)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line; the exit status."""
-    parser = argparse.ArgumentParser("python -m convnet.show", description="Draw a run as a PNG.")
-    parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: RUN/overview.png")
-    args = parser.parse_args(argv)
-    target = args.output or args.run / "overview.png"
-    try:
-        draw(Run(args.run), target, open_device("auto"))
-    except (UserError, DataError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(target)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

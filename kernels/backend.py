@@ -131,7 +131,8 @@ class Cuda:
         target.set(source, stream=self.stream)
 
     def download(self, source: Any) -> np.ndarray:
-        return source.get(stream=self.stream)
+        with self.stream:  # where CuPy first brings an array that is not contiguous into order
+            return source.get()
 
     def synchronize(self) -> None:
         self.stream.synchronize()

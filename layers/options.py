@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from layers.registry import ConfigError, Path, Registry, nearest, one_of, suggest
-from layers.values import SCALARS, Rule, Size, as_integer, show
+from layers.values import LARGEST, SCALARS, Rule, Size, as_integer, show
 
 __all__ = [
     "LAYERS", "ConfigError", "LayerSolver", "Options", "Path", "Registry", "Rule", "Size",
@@ -144,10 +144,21 @@ def _convert(hint: Any, rule: Rule, value: Any) -> Any:
 
 
 def _mismatch(hint: Any, rule: Rule, value: Any) -> ConfigError:
-    advice = nearest(value, rule.choices) if isinstance(value, str) else ""
+    return ConfigError(f"expected {expected(hint, rule)}, found {show(value)}{_advice(hint, rule, value)}")
+
+
+def _advice(hint: Any, rule: Rule, value: Any) -> str:
+    """What may have been meant, or a limit that `expected` leaves out."""
     if hint is str and not rule.choices and isinstance(value, int | float):
-        advice = "; put it in quotes"
-    return ConfigError(f"expected {expected(hint, rule)}, found {show(value)}{advice}")
+        return "; put it in quotes"
+    if hint is str and isinstance(value, str) and "\0" in value:
+        return "; text has no character U+0000"
+    kind = int if hint is Size else hint
+    if kind in LARGEST and rule.most is None:
+        numbers = map(SCALARS[kind], value if isinstance(value, list | tuple) else [value])
+        if any(number is not None and abs(number) > LARGEST[kind] for number in numbers):
+            return f"; the largest is {LARGEST[kind]:.10g}"
+    return nearest(value, rule.choices) if isinstance(value, str) else ""
 
 
 def _convert_union(hint: Any, rule: Rule, value: Any) -> Any:

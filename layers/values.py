@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,99})|0x[0-9a-fA-F]{1,80}")  # no leading zeros: to some, they mean octal
 NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
+LARGEST: dict[Any, float] = {int: 2**31 - 1, float: 3.4028234663852886e38}  # what kernels hold: int32, float32
+SHOWN = 10  # items of a list that an error quotes
 BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -20,7 +22,10 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """What an option accepts beyond its type. The limits hold for each number in it, `choices` for each string."""
+    """What an option accepts beyond its type. The limits hold for each number in it, `choices` for each string.
+
+    A number without `most` may have the magnitude of the LARGEST of its type.
+    """
 
     least: float | None = None
     above: float | None = None
@@ -39,7 +44,7 @@ class Rule:
         return (
             (self.least is None or value >= self.least)
             and (self.above is None or value > self.above)
-            and (self.most is None or value <= self.most)
+            and (abs(value) <= LARGEST[type(value)] if self.most is None else value <= self.most)
             and (self.below is None or value < self.below)
         )
 
@@ -70,7 +75,7 @@ def _bool(value: Any) -> bool | None:
 
 
 def _str(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+    return value if isinstance(value, str) and "\0" not in value else None  # no path holds U+0000
 
 
 def _dict(value: Any) -> dict | None:
@@ -88,5 +93,8 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        return "a mapping"
-    return f"[{', '.join(map(show, value))}]" if isinstance(value, list | tuple) else repr(value)
+        return "a mapping" if value else "an empty mapping"
+    if not isinstance(value, list | tuple):
+        return repr(value)
+    items = [*map(show, value[:SHOWN]), *["..."] * (len(value) > SHOWN)]
+    return f"[{', '.join(items)}]"

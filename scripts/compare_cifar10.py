@@ -29,6 +29,7 @@ from convnet.config.build import load_config
 from convnet.config.schema import Config
 from convnet.graph.engine import Engine
 from convnet.graph.net import Network
+from convnet.run import newest
 from convnet.train.schedule import MultiStep
 from kernels.backend import NumPy
 
@@ -48,11 +49,13 @@ def run_ours(args: argparse.Namespace, seed: int, folder: Path) -> dict[str, Any
     begin = time.time()
     with open(f"{run}.log", "w") as log:
         options = [f"seed={seed}", f"run.dir={run}", *overrides(args)]
-        subprocess.run([sys.executable, "-m", "convnet.cli", "train", args.config, *options], check=True, stdout=log)
+        subprocess.run([sys.executable, "-m", "convnet", "train", args.config, *options], check=True, stdout=log)
     seconds = time.time() - begin
-    command = [sys.executable, "-m", "convnet.cli", "eval", str(run), "--json"]
-    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return {"seed": seed, "seconds": round(seconds, 1), "accuracy": found["top1_accuracy"]}
+    found = newest(run)  # not an older one of that name
+    assert found
+    command = [sys.executable, "-m", "convnet", "eval", str(found.path), "--json"]
+    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return {"seed": seed, "seconds": round(seconds, 1), "accuracy": result["top1_accuracy"]}
 
 
 def overrides(args: argparse.Namespace) -> list[str]:
@@ -155,7 +158,8 @@ def accuracy(net: nn.Module, test: Images) -> float:
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     accuracies = [run["accuracy"] for run in runs]
-    return {"mean": statistics.mean(accuracies), "stdev": statistics.stdev(accuracies), "runs": runs}
+    stdev = statistics.stdev(accuracies) if len(runs) > 1 else None
+    return {"mean": statistics.mean(accuracies), "stdev": stdev, "runs": runs}
 
 
 def main() -> None:
@@ -167,7 +171,8 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/compare-cifar10"), help="folder of convnet's runs")
     parser.add_argument("-o", "--output", type=Path, default=Path("benchmarks/cifar10-quick-vs-pytorch.json"))
     args = parser.parse_args()
-    args.runs.mkdir(parents=True, exist_ok=True)
+    for folder in (args.runs, args.output.parent):
+        folder.mkdir(parents=True, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     with ThreadPoolExecutor(len(args.seeds)) as pool:  # our runs, each a process, beside each other
         ours = list(pool.map(lambda seed: run_ours(args, seed, args.runs), args.seeds))

@@ -20,5 +20,5 @@ top1=$(convnet eval "$run" --json | python -c 'import json, sys; print(json.load
 
 echo
 convnet predict "$run" data/digits/val/{0,3,8}/*0.jpg
-python -m convnet.show "$run"
+convnet show "$run"
 python -c "print(f'top-1 {100 * $top1:.1f}% | trained in $seconds s | $run')"

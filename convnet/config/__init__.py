@@ -1,12 +1,12 @@
 """Configuration: a YAML file to checked objects, and back."""
 
 from convnet.config.build import build_config, build_layers, load_config
-from convnet.config.describe import describe_layers
+from convnet.config.describe import describe_layers, describe_options
 from convnet.config.dump import differences, dump, fingerprint
 from convnet.config.schema import LABELS, Config, LayerSpec
 from layers.options import ConfigError
 
 __all__ = [
-    "LABELS", "Config", "ConfigError", "LayerSpec", "build_config", "build_layers", "describe_layers", "differences",
-    "dump", "fingerprint", "load_config",
+    "LABELS", "Config", "ConfigError", "LayerSpec", "build_config", "build_layers", "describe_layers",
+    "describe_options", "differences", "dump", "fingerprint", "load_config",
 ]  # fmt: skip

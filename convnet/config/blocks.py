@@ -25,7 +25,7 @@ PARAMETER = re.compile(r"\$(\w+)")
 INPUT = "input"  # the parameter that stands for the layer that a block reads
 KEYS = ("block", "repeat", "first", "inputs")  # of the section that uses a block; the others are its parameters
 NAMES_LAYERS = ("inputs", "share")  # options that hold names of layers
-MOST = 10_000  # repetitions
+MOST = 10_000  # layers of an expanded network, and so repetitions: a few lines of blocks of blocks stand for billions
 
 
 def expand(tree: Tree) -> tuple[Tree, Tree]:
@@ -73,6 +73,8 @@ class _Expansion:
         elif name in self.made:
             first = f"the first is at {self.made[name].mark}"
             raise ConfigError(f"two layers have this name; {first}", ("layers", name), position=section.mark)
+        elif len(self.made) == MOST:
+            raise _error(name, section, f"expected at most {MOST} layers, blocks written out")
         else:
             self.made[name] = self.resolved(section)
 
@@ -153,11 +155,8 @@ def _check_parameters(name: str, section: Tree, kind: str, body: Tree, given: di
     known = dict(reversed([*_parameters(body)]))  # each with its first place
     for parameter, value in given.items():
         if parameter not in known and parameter != INPUT:
-            raise _error(
-                name,
-                value,
-                f"unknown option '{parameter}'{suggest(parameter, [*KEYS, *(name for name in known if name != INPUT)])}",
-            )
+            options = [*KEYS, *(option for option in known if option != INPUT)]
+            raise _error(name, value, f"unknown option '{parameter}'{suggest(parameter, options)}")
     for parameter, mark in known.items():
         if parameter == INPUT and parameter not in given:
             raise _error(name, section, f"{block} reads the layer before it, and there is none")

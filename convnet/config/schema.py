@@ -1,5 +1,6 @@
 """The sections of a config file. Their declarations are the schema, the error messages and the reference."""
 
+import os
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
@@ -8,7 +9,7 @@ from convnet.data.options import Data
 from convnet.train.schedule import Constant, Schedule
 from layers.base import Layer
 from layers.data import Data as DataLayer
-from layers.options import ConfigError, LayerSolver, Options, Path, Registry, option
+from layers.options import ConfigError, LayerSolver, Options, Path, Registry, option, show
 
 LABELS = "labels"  # the input that stands for the labels of a batch
 SOLVERS = Registry("solver", default="sgd")
@@ -26,7 +27,14 @@ class Rates(NamedTuple):
 class Run(Options):
     """Where results go."""
 
-    dir: str | None = option(None, doc="folder of the run; null: runs/NAME")
+    dir: str | None = option(None, doc="folder of the run, made by it; ~ is your home; null: runs/NAME")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dir is not None:
+            object.__setattr__(self, "dir", os.path.expanduser(self.dir))
+            if os.path.basename(os.path.normpath(self.dir)) in ("", ".", ".."):
+                raise ConfigError(f"expected a folder that the run can make, found {show(self.dir)}", ("dir",))
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,10 @@ class Solver(Options):
 class Checkpoint(Options):
     """When the state of a run is saved, and how many of these files stay."""
 
-    every: int = option(1, least=1, doc="epochs between checkpoints; the last epoch always has one")
+    every: int = option(1, least=1, doc="epochs between checkpoints; the last epoch and a new best always have one")
+    minutes: float | None = option(
+        10.0, above=0, doc="minutes of training after which one is written within an epoch; null: never"
+    )
     keep: int = option(2, least=1, doc="newest checkpoints to keep, besides the best")
 
 
@@ -124,7 +135,7 @@ class LayerSpec:
 class Config(Options):
     """A whole training run. `layers` is built by convnet.config.build."""
 
-    name: str = option(doc="what the run is called; default: the name of the file")
+    name: str = option(doc="what the run is called, a file name; default: that of the config")
     seed: int = option(1, least=0, most=2**64 - 1, doc="seed of every random number")
     precision: str = option("fp32", choices=("fp32", "tf32", "bf16"), doc="arithmetic of the network")
     run: Run = option(Run(), doc="where results go")
@@ -137,6 +148,8 @@ class Config(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.name in ("", ".", "..") or not self.name.isprintable() or {"/", "\\"} & set(self.name):
+            raise ConfigError(f"expected a name that a folder can have, found {show(self.name)}", ("name",))
         if self.precision != "fp32":
             raise ConfigError(f"{self.precision} is not available yet; use fp32", ("precision",))
         if self.run.dir is None:

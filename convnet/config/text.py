@@ -39,6 +39,7 @@ VARIABLE = re.compile(r"\$\$(?=\{)|\$\{([^}]*)(\}?)")
 VARIABLE_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 Where = Callable[[int, int], str]  # the place of a line and column, both from 0
+MOST_VALUES = 100_000  # of a file, aliases written out: a few lines of aliases of aliases stand for billions
 MOST_NESTED, TOO_DEEP = 50, "sections are nested too deeply"
 
 
@@ -120,6 +121,7 @@ class _Construction:
     def __init__(self, where: Where, environ: Mapping[str, str]):
         self.where, self.environ = where, environ
         self.open: list[yaml.Node] = []
+        self.count = 0
 
     def error(self, node: yaml.Node, message: str) -> ConfigError:
         return ConfigError(message, position=self.place(node))
@@ -135,6 +137,10 @@ class _Construction:
             raise self.error(key or node, "an alias stands inside its own anchor")
         if len(self.open) > MOST_NESTED:
             raise self.error(key or node, TOO_DEEP)
+        self.count += 1
+        if self.count > MOST_VALUES:
+            section = [*self.open, node][1]
+            raise self.error(section, f"expected at most {MOST_VALUES} values in a file, aliases written out")
         self.open.append(node)
         value = self.value(node)
         self.open.pop()

@@ -35,7 +35,6 @@ class Folder(Split):
     on_error: str = option("error", choices=("error", "skip"), doc="a broken image: stop, or leave it out")
     class_list: str | None = option(None, doc="file with one class name a line, in label order; null: sorted folders")
     allow_empty: bool = option(False, doc="accept classes without images")
-    exif_orientation: bool = option(False, doc="turn images as their EXIF tag says (torchvision does not)")
     max_pixels: int = option(178_956_970, least=1, doc="a larger image is an error; the default is Pillow's own limit")
 
 
@@ -48,6 +47,9 @@ class Data(Options):
     threads: int | None = option(None, least=1, doc="decoding threads; null: one for each CPU")
     cache: int | str = option(
         "auto", least=0, choices=("auto", "off"), doc="decoded images kept in memory: auto, off or MiB"
+    )
+    exif_orientation: bool = option(
+        False, doc="turn images as their EXIF tag says (torchvision does not), in training, evaluation and prediction"
     )
     train: Split = option(doc="what is trained on")
     val: Split | None = option(None, doc="what is evaluated on; null: nothing")

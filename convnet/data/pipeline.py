@@ -6,7 +6,6 @@ queue that could fill up and no thread that outlives an error.
 """
 
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from convnet.cpus import available_cpus
 from convnet.data.batch import Allocate, Batch, Slot, share, spans
 from convnet.data.cache import Cache
 from convnet.data.decode import take_over_pillow_limits
@@ -27,11 +27,6 @@ from convnet.data.transform import Transform
 log = logging.getLogger(__name__)
 POLICIES = ("error", "skip")
 TASKS_PER_THREAD = 4  # pieces of a batch: enough that threads end together, few enough to cost nothing
-
-
-def available_cpus() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass
@@ -134,6 +129,11 @@ class Pipeline:
             if queue is self._queue:
                 self._cancel()
 
+    def unreadable(self, what: str) -> DataError:
+        """The error of a source of which no image can be decoded."""
+        (_, first), *_ = sorted(self.broken.items())
+        return DataError(f"none of the {len(self.source)} {what} images can be read; the first: {first}")
+
     def close(self) -> None:
         """End all threads; takes no longer than the decoding of one image."""
         self._cancel()
@@ -184,7 +184,7 @@ class Pipeline:
                 self.transform.cut_views(image, out)
         except DecodeError as error:
             if self.on_error == "error":
-                raise
+                raise DecodeError(error.path, f"{error.reason}; on_error: skip leaves such images out") from error
             out[...], work.slot.labels[sample], work.broken[index] = 0, UNLABELLED, error
         except Exception as error:
             raise DataError(f"'{self.source.paths[index]}': {type(error).__name__}: {error}") from error

@@ -7,7 +7,10 @@ in any case, links followed.  Three things differ.  Names that start with '.' ar
 back to one above it is not entered again.  A pipe or device is no image, whatever its name.
 """
 
+import logging
 import os
+import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from numpy.typing import NDArray
 
 from convnet.data.errors import DataError, DecodeError
 
+log = logging.getLogger(__name__)
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 UNLABELLED = -1
 
@@ -51,6 +55,8 @@ class FileSource(Source):
             path = os.fspath(given)
             if not os.path.exists(path):
                 raise DataError(f"'{path}' does not exist")
+            if not os.path.isdir(path) and not os.path.isfile(path):
+                raise DataError(f"'{path}': expected a file or folder, found a pipe or device")
             below = images_below(path) if os.path.isdir(path) else [path]
             if not below:
                 raise DataError(f"no images below '{path}' (looked for {' '.join(EXTENSIONS)})")
@@ -86,7 +92,9 @@ class FolderSource(Source):
             names = tuple(classes)
             _compare(root, names, folders, "the model", allow_empty)
         above = frozenset({_identity(root)})
-        images = [images_below(folders[name], above) if name in folders else [] for name in names]
+        others: Counter[str] = Counter()
+        images = [images_below(folders[name], above, others) if name in folders else [] for name in names]
+        _tell_ignored(root, others)
         _check_found(root, names, images, allow_empty)
         counts = [len(below) for below in images]
         labels = np.repeat(np.arange(len(names), dtype=np.int32), counts)
@@ -103,10 +111,8 @@ def class_folders(root: str) -> dict[str, str]:
     if not folders:
         flat = sum(_is_image(entry) for entry in entries)
         found = f"{flat} images and no folders" if flat else "no folders"
-        raise DataError(
-            f"'{root}' holds {found}; expected one folder per class, such as '{os.path.join(root, 'cat', '1.jpg')}'. "
-            "ImageNet's archives and its flat validation folder are put in this form by `convnet prepare imagenet`"
-        )
+        expected = f"one folder of images for each class, such as '{os.path.join(root, 'cat', '1.jpg')}'"
+        raise DataError(f"'{root}': expected {expected}, found {found}")
     return folders
 
 
@@ -130,20 +136,40 @@ def read_class_list(path: str | Path, folders: Iterable[str]) -> tuple[str, ...]
     return tuple(names)
 
 
-def images_below(folder: str, above: frozenset[tuple[int, int]] = frozenset()) -> list[str]:
-    """Paths of the images at any depth; `above` identifies folders that are not entered again."""
-    return [os.path.join(place, name) for place, names in sorted(_walk(folder, above)) for name in names]
+def images_below(
+    folder: str, above: frozenset[tuple[int, int]] = frozenset(), others: Counter[str] | None = None
+) -> list[str]:
+    """Paths of the images at any depth.
+
+    above: identifies folders that are not entered again. others: counts the files that are no images, by extension.
+    """
+    others = Counter() if others is None else others
+    return [os.path.join(place, name) for place, names in sorted(_walk(folder, above, others)) for name in names]
 
 
-def _walk(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[tuple[str, list[str]]]:
+def _walk(folder: str, above: frozenset[tuple[int, int]], others: Counter[str]) -> Iterator[tuple[str, list[str]]]:
     here = _identity(folder)
     if here in above:
         return
-    entries = _entries(folder)
-    yield folder, sorted(entry.name for entry in entries if _is_image(entry))
-    for entry in entries:
+    folders, files = [], []
+    for entry in _entries(folder):
         if _is_folder(entry):
-            yield from _walk(entry.path, above | {here})
+            folders.append(entry.path)
+        elif _is_image(entry):
+            files.append(entry.name)
+        else:
+            others[os.path.splitext(entry.name)[1] or "no extension"] += 1
+    yield folder, sorted(files)
+    for path in folders:
+        yield from _walk(path, above | {here}, others)
+
+
+def _tell_ignored(root: str, others: Counter[str]) -> None:
+    """Warn of files in class folders that are no images by name, and of images that are in no class folder."""
+    if count := others.total():
+        log.warning("'%s': ignored %d files that are not images by name (%s)", root, count, ", ".join(sorted(others)))
+    if loose := sum(_is_image(entry) for entry in _entries(root)):
+        log.warning("'%s': ignored %d images beside the class folders", root, loose)
 
 
 def _identity(folder: str) -> tuple[int, int]:
@@ -167,10 +193,18 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    """By name. Links count wherever they lead; pipes and devices do not: opening one can wait for ever."""
-    if not entry.name.lower().endswith(EXTENSIONS) or _is_folder(entry):
-        return False
-    return entry.is_symlink() or entry.is_file()
+    """By name. Pipes and devices do not count: reading one can last for ever."""
+    return entry.name.lower().endswith(EXTENSIONS) and _is_file(entry)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Or a link to a file; one that leads nowhere is a file that cannot be read."""
+    if not entry.is_symlink():
+        return entry.is_file()
+    try:
+        return stat.S_ISREG(entry.stat().st_mode)
+    except OSError:
+        return True
 
 
 def _compare(root: str, names: Sequence[str], folders: Iterable[str], origin: str, allow_empty: bool) -> None:

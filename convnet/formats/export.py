@@ -11,6 +11,7 @@ import numpy as np
 from convnet import session
 from convnet.checkpoint import CONFIG, Arrays, Checkpoint, check_tensors, write_tensors
 from convnet.config import load_config
+from convnet.errors import naming
 from convnet.formats import torchvision
 from convnet.graph.net import Network
 
@@ -54,7 +55,7 @@ def named(network: Network, weights: Arrays, steps: int, arch: str | None) -> Ar
 
 
 def _write(target: Path, write: Callable[[BinaryIO], object]) -> None:
-    with _partial(target).open("wb") as file:
+    with naming(_partial(target)), _partial(target).open("wb") as file:
         write(file)
     os.replace(_partial(target), target)
 

@@ -29,7 +29,7 @@ def onnx_model(
     try:
         import onnx
     except ImportError:
-        raise UserError("ONNX needs the package onnx: pip install 'convnet[onnx]'") from None
+        raise UserError("ONNX needs the package onnx: pip install onnx") from None
     graph = _Graph(network, weights)
     graph.normalize(network.data[0], mean, std)
     scores = network.costs[0].inputs[0]

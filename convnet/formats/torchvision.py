@@ -16,7 +16,8 @@ from convnet.errors import UserError
 from convnet.formats.pytorch import read_pytorch
 from convnet.graph.net import Network
 
-CONFIGS = Path(convnet.__file__).parents[1] / "configs" / "imagenet"
+CLONED = Path("configs", "imagenet")
+CONFIGS = Path(convnet.__file__).parents[1] / CLONED
 COUNTER = "num_batches_tracked"  # torchvision's count of the batches that its batch norm has seen; ours has none
 VGG16 = {
     f"stage{stage}.{i}.conv": f"features.{number}"
@@ -110,7 +111,7 @@ def import_torchvision(
         raise UserError(f"{output}: is there already; nothing is written")
     made = run.fresh(base)
     checkpoint.save(made.checkpoints, arrays, {}, dump(config), state)
-    made.config.write_text(dump(config), "utf-8")
+    made.keep(dump(config), overrides)
     return made
 
 
@@ -118,7 +119,7 @@ def default_config(arch: str) -> Path:
     """Our config of an architecture."""
     path = CONFIGS / f"{ARCHITECTURES[arch][0]}.yaml"
     if not path.is_file():
-        raise UserError(f"{path}: does not exist; --config names the config file of the network")
+        raise UserError(f"'{path}' does not exist; --config names the network's, {CLONED / path.name} in the clone")
     return path
 
 

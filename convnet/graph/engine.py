@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from convnet.errors import out_of_memory
 from convnet.graph import program, update
 from convnet.graph.executor import Executor
 from convnet.graph.net import Network
@@ -19,6 +20,9 @@ from kernels.update import BLOCK
 from layers.options import ConfigError
 
 ALIGNMENT = 64  # elements, of a state: 256 bytes or more
+LEARNING = ("gradients", "velocity")  # flat arrays that hold all parameters, as weights does, only if some are trained
+OF_PARAMETERS = ("weights", *LEARNING, "pending", "weight averages")
+OF_STATES = ("states", "state averages")
 Spans = dict[str, tuple[int, int]]
 
 
@@ -26,7 +30,8 @@ class Engine:
     """One network on one backend.
 
     batch_size: samples of a step; `accumulate` cuts it in that many micro-batches. trainable: full names of the
-    parameters that learn, by `rule`. mean, std: per channel, of pixels 0..255. capture: replay steps as CUDA graphs.
+    parameters that learn (default: all), by `rule`; with none, nothing that only training needs is held. mean, std: per
+    channel, of pixels 0..255. capture: replay steps as CUDA graphs.
     Arrays by full name: `parameters`, `velocity`, `gradients` and `states` are views of flat arrays; so are
     `averages`, of parameters and states, where the rule has them, and `pending`, gradients that wait for an update.
     """
@@ -74,11 +79,13 @@ class Engine:
             **{f"d {name}": array for name, array in self.gradients.items()},
             **{f"average {name}": array for name, array in self.averages.items()},
         }
-        self._set_constants(mean, std)
+        if backend.name != "planner":
+            self._set_constants(mean, std)
         self.plans: dict[tuple, tuple[Program, ProgramPlan]] = {}
         self._executors: dict[tuple, Executor] = {}
         self._arena = backend.zeros(0)
-        for kind in ("measure", *(("train",) if accumulate == 1 else ("first", "more", "apply"))):
+        training = ("train",) if accumulate == 1 else ("first", "more", "apply")
+        for kind in ("measure", *training) if self.trainable else ():
             self.plan(kind, self.micro)
         self.plan("eval", self.eval_batch)
 
@@ -90,7 +97,7 @@ class Engine:
 
         network, count, channels = self.network, len(self._spans), self.network.data[0].shape.channels
         total, of_states = _length(self._spans, BLOCK), _length(self._state_spans, ALIGNMENT)
-        flat = {name: persistent(name, (total,)) for name in ("weights", "gradients", "velocity")}
+        flat = {name: persistent(name, (total,)) for name in ("weights", *(LEARNING if self.trainable else ()))}
         flat |= {"states": persistent("states", (of_states,))}
         flat |= {"pending": persistent("pending", (total,))} if self._waiting else {}
         flat |= {"norms": persistent("norms", (program.RING,), np.float64)} if self.rule.clip is not None else {}
@@ -143,11 +150,27 @@ class Engine:
             Value("mirror", (longest,), np.dtype(np.uint8)),
             Value("labels", (longest,), np.dtype(np.int32)),
         ]
-        return {v.name: self.backend.zeros(v.size, v.dtype).reshape(v.shape) for v in values}
+        return {v.name: self._zeros(v, self._parts(v)).reshape(v.shape) for v in values}
+
+    def _parts(self, value: Value) -> Iterable[Value]:
+        if value.name in OF_STATES:
+            return self.values.states.values()
+        return self.values.parameters.values() if value.name in OF_PARAMETERS else (value,)
+
+    def _zeros(self, value: Value, parts: Iterable[Value]) -> Any:
+        """Its memory; where there is not enough, the error names it and the largest of its parts."""
+        try:
+            return self.backend.zeros(value.size, value.dtype)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            largest = max(parts, key=lambda part: part.nbytes)
+            most = "" if largest is value else f", '{largest.name}' in it {largest.nbytes:,}"
+            raise MemoryError(f"'{value.name}' needs {value.nbytes:,} bytes{most}") from error
 
     def _views(self, flat: str) -> dict[str, Any]:
         """The parts of a flat array by name; none where there is no such array."""
-        of_states = flat.startswith("state")
+        of_states = flat in OF_STATES
         spans = self._state_spans if of_states else self._spans
         described: Mapping[str, Any] = self.network.states if of_states else self.network.params
         if flat not in self._owned:
@@ -175,12 +198,13 @@ class Engine:
     def initialize(self) -> None:
         """Fill all parameters by their initialisers; each draws from its own generator, keyed by (seed, name)."""
         for name, param in self.network.params.items():
-            rng = np.random.Generator(np.random.Philox(key=[self.seed, zlib.crc32(name.encode())]))
+            key = np.array([self.seed, zlib.crc32(name.encode())], np.uint64)  # a list of both would become floats
+            rng = np.random.Generator(np.random.Philox(key=key))
             try:
                 self._set(name, param.init.fill(rng, param.shape, param.fan_in))
             except ConfigError as error:
-                layer, _, key = name.rpartition(".")
-                raise error.under("layers", layer, "init_bias" if key == "bias" else "init") from error
+                layer, _, kind = name.rpartition(".")
+                raise error.under("layers", layer, "init_bias" if kind == "bias" else "init") from error
         self._begin_averages()
 
     def _begin_averages(self) -> None:
@@ -191,8 +215,7 @@ class Engine:
     @property
     def memory(self) -> dict[str, int]:
         """Bytes of device memory: the arena, parameters with gradients, momentum and averages, and everything else."""
-        names = "weights", "gradients", "velocity", "pending", "weight averages"
-        flat = sum(self._owned[name].nbytes for name in names if name in self._owned)
+        flat = sum(self._owned[name].nbytes for name in OF_PARAMETERS if name in self._owned)
         other = sum(array.nbytes for array in self._owned.values()) - flat
         return {"arena": self._arena.nbytes, "parameters": flat, "other": other}
 
@@ -243,7 +266,8 @@ class Engine:
         if self._arena.nbytes < self.planned:
             self._executors.clear()  # they hold the old arena
             self._arena = self.backend.zeros(0)
-            self._arena = self.backend.zeros(self.planned)
+            _, largest = max(self.plans.values(), key=lambda planned: planned[1].peak)
+            self._arena = self._zeros(Value("arena", (self.planned,), np.dtype(np.uint8)), largest.offsets)
         if key not in self._executors:
             self._executors[key] = Executor(self.backend, plan, self._arena, self.arrays, capture=self.capture)
         return self._executors[key]

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
 from typing import Any, Protocol
 
 from layers.base import Layer, Param, Shape, State
@@ -9,6 +11,7 @@ from layers.cost import Cost
 from layers.options import ConfigError
 from layers.registry import nearest
 
+FEATURES_MOST = 2**31 - 1  # numbers in the map of a sample: kernels count them in 32 bits
 LABELS = "labels"  # the reserved input name of the label vector
 
 
@@ -97,10 +100,16 @@ class Network:
         if not least <= len(inputs) <= (most if most is not None else len(inputs)):
             expected = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
             raise ConfigError(f"expected {expected} inputs, got {len(inputs)}", (*spec.path, "inputs"))
+        for name in inputs:
+            if name != LABELS and self.nodes[name].layer.is_cost:
+                message = f"expected a layer that gives a map, found the cost '{name}'"
+                raise ConfigError(message, (*spec.path, "inputs"))
         shapes = tuple(Shape(1) if name == LABELS else self.nodes[name].shape for name in inputs)
         try:
             shape = layer.output(*shapes)
             _check_targets(layer, inputs, shapes)
+            if shape.features > FEATURES_MOST:
+                raise ConfigError(f"expected an output of at most {FEATURES_MOST} numbers a sample, found {shape}")
             return Node(spec.name, layer, inputs, shapes, shape, self._shared(spec, shapes))
         except ConfigError as error:
             raise error.under(*spec.path) from None
@@ -147,6 +156,8 @@ class Network:
             raise ConfigError("the network has no data layer", ("layers",))
         if len(self.data) > 1:
             raise ConfigError(f"expected one data layer, got {', '.join(node.name for node in self.data)}", ("layers",))
+        if not self.params:
+            raise ConfigError("the network has no layer with weights, such as conv or fc", ("layers",))
 
     @property
     def costs(self) -> list[Node]:
@@ -196,7 +207,7 @@ class Network:
         reached = self.reached
         return {name for node in self.nodes.values() if node.name in reached for name in node.uses}
 
-    @property
+    @cached_property
     def params(self) -> dict[str, Param]:
         return {name: param for node in self.nodes.values() for name, param in node.params.items()}
 
@@ -205,7 +216,7 @@ class Network:
         """Names under which layers use parameters of others, and the names of these."""
         return {name: owner for node in self.nodes.values() for name, owner in node.shared.items()}
 
-    @property
+    @cached_property
     def states(self) -> dict[str, State]:
         return {name: state for node in self.nodes.values() for name, state in node.states.items()}
 
@@ -239,10 +250,10 @@ def _check_targets(layer: Layer, inputs: Sequence[str], shapes: Sequence[Shape])
     if not isinstance(layer, Cost):
         return
     if inputs[0] == LABELS:
-        raise ConfigError("the first input of a cost is a layer; expected [LAYER, labels]", key="inputs")
+        raise ConfigError("the first input of a cost is a layer; expected [LAYER, labels]", ("inputs",))
     if len(inputs) > 1 and inputs[1] != LABELS and not (layer.takes_targets and shapes[1] == shapes[0]):
         targets = f", or targets of the shape {shapes[0]}" if layer.takes_targets else ""
-        raise ConfigError(f"expected labels{targets}, found layer '{inputs[1]}' of {shapes[1]}", key="inputs")
+        raise ConfigError(f"expected labels{targets}, found layer '{inputs[1]}' of {shapes[1]}", ("inputs",))
 
 
 def multiply_adds(network: Network) -> int:
@@ -258,15 +269,8 @@ def describe(network: Network) -> list[dict[str, Any]]:
             "type": node.layer.type,
             "inputs": list(node.inputs),
             "output": str(node.shape),
-            "parameters": sum(_size(param.shape) for param in node.params.values()),
+            "parameters": sum(prod(param.shape) for param in node.params.values()),
             "multiply_adds": node.layer.multiply_adds(*node.in_shapes),
         }
         for node in network.nodes.values()
     ]
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for side in shape:
-        size *= side
-    return size

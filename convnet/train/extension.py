@@ -33,6 +33,9 @@ class Extension:
     def __call__(self, trainer: Trainer) -> None:
         """After a step, where due."""
 
+    def rescue(self, trainer: Trainer) -> None:
+        """After a failure that left the state whole: keep what was done since the last checkpoint."""
+
     def finish(self, trainer: Trainer) -> None:
         """After the last step, also when training failed."""
 
@@ -54,9 +57,19 @@ def every_epochs(count: int) -> Trigger:
     return lambda trainer: (trainer.position == 0 and trainer.epoch % count == 0) or trainer.finished
 
 
+def every_minutes(count: float) -> Trigger:
+    """When the last checkpoint is `count` minutes of training old."""
+    return lambda trainer: trainer.unsaved_seconds >= 60 * count
+
+
 def any_of(*triggers: Trigger) -> Trigger:
     """When one of the triggers is."""
     return lambda trainer: any(trigger(trainer) for trigger in triggers)
+
+
+def improved(trainer: Trainer) -> bool:
+    """When the evaluation after this step was the best so far."""
+    return trainer.best.get("step") == trainer.step
 
 
 def stopping(trainer: Trainer) -> bool:

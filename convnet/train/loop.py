@@ -4,12 +4,14 @@ start of every extension
 while not stop:
     batch -> forward, backward, update
     every extension that is due: writers, editors, readers
+rescue of every extension, where one of these failed
 finish of every extension
 """
 
 from collections.abc import Iterable
 from contextlib import ExitStack
 
+from convnet.errors import NotFinite, NotSaved
 from convnet.train.extension import Extension
 from convnet.train.trainer import Trainer
 
@@ -22,8 +24,15 @@ def run(trainer: Trainer, extensions: Iterable[Extension]) -> None:
         for extension in ordered:
             stack.callback(extension.finish, trainer)
             extension.start(trainer)
-        while not trainer.stop:
-            trainer.update()
+        try:
+            while not trainer.stop:
+                trainer.update()
+                for extension in ordered:
+                    if extension.due(trainer):
+                        extension(trainer)
+        except (NotFinite, NotSaved):  # nothing that could be saved
+            raise
+        except Exception:
             for extension in ordered:
-                if extension.due(trainer):
-                    extension(trainer)
+                extension.rescue(trainer)
+            raise

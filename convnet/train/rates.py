@@ -31,9 +31,13 @@ class RateTable:
         schedule = (self.solver.schedule_bias if bias else None) or self.solver.schedule
         return schedule.factor_at(step, self.steps_total, self.steps_per_epoch)
 
-    def at(self, step: int) -> np.ndarray:
-        """float32 [parameters, 4] for the update `step`: lr, momentum, weight decay, share (see kernels/update)."""
-        lr = self.base[:, 0] * np.where(self.biases, self.factor(step, bias=True), self.factor(step))
+    def at(self, step: int, shift: int = 0) -> np.ndarray:
+        """float32 [parameters, 4] for the update `step`: lr, momentum, weight decay, share (see kernels/update).
+
+        shift: how much further the schedule is; not the turn of layers that are not updated at each step.
+        """
+        now = step + shift
+        lr = self.base[:, 0] * np.where(self.biases, self.factor(now, bias=True), self.factor(now))
         share = ((step + 1) % self.periods == 0) / self.periods
         return np.column_stack([lr, self.base[:, 1:], share]).astype(np.float32)
 

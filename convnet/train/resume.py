@@ -10,6 +10,15 @@ from convnet.errors import UserError
 FIXED = (("seed",), ("precision",), ("train", "batch_size"), ("solver", "type"))
 
 
+def joined(before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """The overrides of a run and those of the command that resumes it, which win.
+
+    One of the same key is dropped, unless the new value is a mapping: that is merged into the old one.
+    """
+    replaced = {key for key, _, value in (override.partition("=") for override in now) if not value.startswith("{")}
+    return [*(override for override in before if override.partition("=")[0] not in replaced), *now]
+
+
 def check_resume(
     config: Config, found: Checkpoint, classes: Sequence[str], samples: int, warn: Callable[[str], None]
 ) -> None:
@@ -17,6 +26,11 @@ def check_resume(
 
     classes, samples: of the training images as they are now.
     """
+    if not found.momentum:
+        raise UserError(
+            f"{found.path}: has weights but no momentum, as an imported network; training cannot go on from there. "
+            f"A new run starts from its weights with init: {{type: checkpoint, path: {found.path}, tensor: NAME}}"
+        )
     old = load_config(found.path / CONFIG)
     for path in FIXED:
         before, now = _value(old, path), _value(config, path)

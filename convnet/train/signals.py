@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT end a run in good order: the step is finished and a checkpoint is written."""
+"""SIGTERM, SIGINT and SIGHUP end a run in good order: the step is finished and a checkpoint is written."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -19,7 +19,10 @@ class StopRequest:
 
 @contextmanager
 def stop_request(say: Callable[[str], None]) -> Iterator[StopRequest]:
-    """Within, the first SIGTERM or SIGINT only sets the request; a second SIGINT interrupts at once."""
+    """Within, the first of the signals only sets the request; a SIGINT after it interrupts at once.
+
+    A SIGHUP that is ignored, as under nohup, stays so.
+    """
     request = StopRequest()
 
     def receive(number: int, frame: FrameType | None) -> None:
@@ -29,7 +32,10 @@ def stop_request(say: Callable[[str], None]) -> Iterator[StopRequest]:
             request.code = 128 + number
             say(f"{signal.Signals(number).name}: finishing the step, then saving; Ctrl-C aborts at once")
 
-    before: dict[int, Any] = {number: signal.signal(number, receive) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before: dict[int, Any] = {number: signal.signal(number, receive) for number in numbers}
     try:
         yield request
     finally:

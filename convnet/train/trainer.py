@@ -1,7 +1,7 @@
 """What a training run is at any moment: its engine, its batches, and its counters."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ class Trainer:
     def __init__(
         self,
         engine: Any,
-        batches: Generator[Any, None, None],
+        batches: Iterator[Any],
         *,
         epochs: int,
         steps_per_epoch: int,
@@ -35,10 +35,14 @@ class Trainer:
         self.rows: list[dict[str, Any]] = []  # results that wait for the log
         self.best: dict[str, Any] = {}  # step and result of the best evaluation
         self.unsaved = True  # something has changed since the last checkpoint
+        self.unsaved_seconds = 0.0  # of training since then; set between steps alone
+        self.whole = True  # false while a step has changed a part of the state
+        self.shift = 0  # steps that the epochs done would have had at their present length, less those they had
         self.last_batch = engine.micro  # samples of the last program run
         self.seconds = self.waited = 0.0  # of training, and of it for data
         self.images = 0  # trained on in this process
         self._running = time.perf_counter()
+        self._saved = 0.0
         self._fenced = 0.0
         self._collected = 0
         self._counts: list[int] = []
@@ -46,24 +50,30 @@ class Trainer:
 
     @property
     def steps_total(self) -> int:
-        return self.epochs * self.steps_per_epoch
+        """At the end of the run."""
+        return self.epochs * self.steps_per_epoch - self.shift
 
     @property
     def epochs_done(self) -> float:
         """With the part done of the present epoch."""
-        return self.step / self.steps_per_epoch
+        return (self.step + self.shift) / self.steps_per_epoch
 
     @property
     def finished(self) -> bool:
         return self.epoch >= self.epochs
 
     def heed(self) -> None:
-        """Stop when all is done, or when a signal came."""
+        """Stop when all is done, or when a signal came; look at the clock."""
         self.stop = self.finished or self.interrupted()
+        self.unsaved_seconds = self.lap() - self._saved
+
+    def saved(self) -> None:
+        """A checkpoint holds all there is."""
+        self.unsaved, self._saved = False, self.seconds
 
     def update(self) -> None:
         """One step on the next batch."""
-        batch = self._next()
+        batch, self.whole = self._next(), False
         self.engine.train(batch.pixels, batch.mirror, batch.labels, step=self.step, rates=self.rates)
         batch.fence = self._timed(self.engine.backend.fence())
         self._counts.append(int(np.count_nonzero(batch.labels >= 0)))
@@ -73,6 +83,7 @@ class Trainer:
         self.position = batch.position + self.engine.batch_size
         if self.position >= self.steps_per_epoch * self.engine.batch_size:
             self.epoch, self.position = batch.epoch + 1, 0
+        self.whole = True
         self.heed()
 
     def _next(self) -> Any:
@@ -125,12 +136,14 @@ class Trainer:
     def state(self) -> dict[str, Any]:
         """Everything that a run resumed from here needs to know, the engine's arrays apart."""
         counters = {"step": self.step, "epoch": self.epoch, "position": self.position}
-        return {**counters, "seconds": self.lap(), "best": self.best, "window": vars(self.window)}
+        return {**counters, "seconds": self.seconds, "best": self.best, "window": vars(self.window)}
 
     def load(self, state: dict[str, Any]) -> None:
         self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
         self.seconds, self.best, self.window = state["seconds"], state["best"], Window(**state["window"])
-        self._collected, self.unsaved = self.step, False
+        self.shift = self.epoch * self.steps_per_epoch + self.position // self.engine.batch_size - self.step
+        self._collected = self.step
+        self.saved()
 
 
 class Window:

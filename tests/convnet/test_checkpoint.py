@@ -81,6 +81,25 @@ def test_saving_the_same_step_again_replaces_it(tmp_path):
     assert names(tmp_path) == ["step-00000003"]
 
 
+@pytest.mark.parametrize("call", [1, 2])
+def test_killed_while_replacing(call, tmp_path, monkeypatch):
+    """Before each of the two renames: one whole checkpoint of that step is there again, the old one or the new."""
+    write(tmp_path, 3, position=1)
+    inner, calls = type(tmp_path).rename, iter(range(1, 9))
+
+    def rename(self, target):
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return inner(self, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(type(tmp_path), "rename", rename)
+        write(tmp_path, 3, position=2)
+    checkpoint.clean(tmp_path)
+    assert names(tmp_path) == ["step-00000003"]
+    assert checkpoint.newest(tmp_path, pytest.fail).state["position"] == 1
+
+
 def test_the_newest_is_the_largest_number(tmp_path):
     """Not the last in the order of text, nor the last written; names that do not match are nobody's checkpoint."""
     for step in (100, 9, 10):
@@ -112,6 +131,17 @@ def test_a_damaged_newest_is_passed_over_with_a_warning(name, damage, tmp_path):
     assert len(warnings) == 1 and "step-00000002" in warnings[0]
     with pytest.raises(CheckpointError, match="step-00000002"):
         load(tmp_path / "step-00000002")
+
+
+def test_damage_is_told_in_words(tmp_path):
+    file = write(tmp_path, 1) / "weights.safetensors"
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match=f"damaged; expected {len(data)} bytes, found {len(data) // 2}$"):
+        load(file.parent)
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(CheckpointError, match=r"damaged; expected CRC [0-9a-f]{8}, found [0-9a-f]{8}$"):
+        load(file.parent)
 
 
 def test_another_format_is_refused(tmp_path):
@@ -158,10 +188,15 @@ def test_every_tensor_that_does_not_fit_is_listed():
 def test_what_a_path_means(tmp_path):
     folder = tmp_path / "run/checkpoints"
     first, second = write(folder, 1), write(folder, 2)
+    with pytest.raises(CheckpointError, match="run: has no best checkpoint"):
+        find_checkpoint(tmp_path / "run", pytest.fail, best=True)
     checkpoint.mark_best(folder, first)
     for path in (tmp_path / "run", folder, second, second / "weights.safetensors"):
         assert find_checkpoint(path, pytest.fail).path == second
     assert find_checkpoint(str(tmp_path / "run"), pytest.fail, best=True).path == first
+    (tmp_path / "c.yaml").touch()
+    with pytest.raises(CheckpointError, match=r"c.yaml: expected the folder of a run or checkpoint, found a file"):
+        find_checkpoint(tmp_path / "c.yaml", pytest.fail)
     for path, message in ((tmp_path / "none", "no such run"), (tmp_path, "neither a run with checkpoints")):
         with pytest.raises(CheckpointError, match=message):
             find_checkpoint(path, pytest.fail)

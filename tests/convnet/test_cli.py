@@ -1,5 +1,8 @@
 """The command line: arguments, exit statuses, and the commands that only print."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -12,7 +15,7 @@ from convnet.graph.check_grads import Checker, report
 from convnet.summary import explain, memory_table, summarize
 from kernels.backend import NumPy
 from tests.convnet.networks import batch, rates
-from tests.convnet.toy import CONFIG, convnet, write_toy
+from tests.convnet.toy import CONFIG, command, convnet, environment, write_toy
 
 
 @pytest.fixture
@@ -44,6 +47,14 @@ def test_overrides_stand_anywhere(words):
     assert sorted(args.overrides) == ["a.b=1", "c=2"]
 
 
+@pytest.mark.parametrize("words", ["--resume c.yaml", "--resume file", "--resume c.yaml a=1", "--resume"])
+def test_a_config_behind_resume_is_the_config(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    args = parse(["train", *words.split(), *(["c.yaml"] if words == "--resume" else [])])
+    assert (args.config, args.resume) == ("file" if "file" in words else "c.yaml", "")
+
+
 def test_a_run_to_resume():
     assert parse(["train", "c.yaml"]).resume is None
     assert parse(["train", "c.yaml", "--resume", "runs/x", "a=1"]).resume == "runs/x"
@@ -52,7 +63,8 @@ def test_a_run_to_resume():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("train", "CFG"),
+        ("train", "the following arguments are required: CFG\n"),
+        ("train --resume runs/x", "the following arguments are required: CFG\n"),
         ("trian c.yaml", "invalid choice: 'trian'"),
         ("train c.yaml solver.lr 0.1", "unrecognized argument 'solver.lr'; an override is key=value"),
         ("train c.yaml --lr=0.1", "unrecognized arguments: --lr=0.1"),
@@ -89,7 +101,8 @@ def test_what_is_missing_is_status_1_or_2(tmp_path):
     assert "none.yaml" in convnet("train", "none.yaml", cwd=tmp_path, code=2)[1]
     (tmp_path / "toy.yaml").write_text(CONFIG)
     _, err = convnet("train", "toy.yaml", "--device", "cpu", cwd=tmp_path, code=1)
-    assert err == "error: 'images/train' does not exist; expected a folder with one folder of images per class\n"
+    told = "'images/train' does not exist; expected a folder with one folder of images per class"
+    assert err == f"error: toy.yaml:8:25: data.train.path: {told}; 'images/train' is relative to {tmp_path}\n"
     assert "runs/none: no such run" in convnet("eval", "runs/none", cwd=tmp_path, code=1)[1]
 
 
@@ -111,6 +124,10 @@ def test_layers(capsys):
     assert "conv " in capsys.readouterr().out
     assert main(["layers", "conv"]) == 0
     assert "filters" in capsys.readouterr().out
+    assert main(["options"]) == 0
+    assert "checkpoint" not in capsys.readouterr().out
+    assert main(["options", "train"]) == 0
+    assert "\n  checkpoint: " in capsys.readouterr().out
     assert main(["layers", "conf"]) == 2
     assert "did you mean 'conv'" in capsys.readouterr().err
 
@@ -147,6 +164,38 @@ def _root(array):
     while array.base is not None:
         array = array.base
     return array
+
+
+def test_a_summary_takes_no_memory(toy, capsys):
+    """A thousand million images of 100 bytes, and half as many filters as a map can have."""
+    assert main(["summary", "toy.yaml", "--device", "cpu", "train.batch_size=1000000000"]) == 0
+    out = capsys.readouterr().out
+    assert numbers(out, "arena (")[0] > 10**12 and "on cpu, batches of 1000000000 images" in out
+    assert main(["summary", "toy.yaml", "--device", "cpu", "layers.conv1.filters=10000000"]) == 0
+    assert numbers(capsys.readouterr().out, "conv1 ") == [10 * 10**7, 900 * 10**7]
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        (1000, "out of memory ('weights' needs 24,576 bytes, 'fc1.weight' in it 1,200)"),
+        (24576, "out of memory ('pixels' needs 100,000 bytes)"),
+        (100000, "out of memory ('arena' needs "),
+    ],
+)
+def test_what_memory_was_lacking_for_is_named(limit, message, toy, tmp_path, monkeypatch, capsys):
+    inner = NumPy.zeros
+
+    def zeros(self, size, dtype=np.uint8):
+        if size * np.dtype(dtype).itemsize > limit:
+            raise MemoryError
+        return inner(self, size, dtype)
+
+    write_toy(tmp_path)
+    monkeypatch.setattr(NumPy, "zeros", zeros)
+    assert main(["train", "toy.yaml", "--device", "cpu", "train.batch_size=1000", "train.last_batch=keep"]) == 1
+    assert message in (err := capsys.readouterr().err)
+    assert "arena" not in message or "bytes, 'conv1' in it 1,600,000)" in err
 
 
 def test_a_plan_for_a_gpu_that_is_not_here(toy):
@@ -194,11 +243,35 @@ def test_check_grads_of_a_tiny_gradient(toy):
     assert max(abs(check.gradient) for check in checks if check.name == "conv1.weight") < 1e-4
 
 
+IMPORTING = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from convnet.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_an_interrupt_while_modules_are_imported():
+    done = subprocess.run([sys.executable, "-c", IMPORTING], env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_the_package_runs_as_a_program():
+    line = [sys.executable, "-m", "convnet", "--version"]
+    assert subprocess.run(line, env=environment(), capture_output=True, text=True).stdout == f"convnet {__version__}\n"
+
+
+def test_output_that_cannot_be_written_names_the_stream(toy):
+    line = f"{' '.join(command('layers'))} >/dev/full"
+    done = subprocess.run(["bash", "-c", line], env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "error: stdout: No space left on device\n")
+
+
 def test_output_to_a_closed_pipe(tmp_path):
-    import subprocess
-
-    from tests.convnet.toy import command, environment
-
     write_toy(tmp_path)
     convnet("train", "toy.yaml", "--device", "cpu", cwd=tmp_path)
     line = " ".join(command("predict", "runs/toy", "images", "--device", "cpu"))

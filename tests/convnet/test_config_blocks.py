@@ -131,8 +131,8 @@ def test_an_including_file_changes_parameters():
         ("block: residual", "block: resi",
          "11:11: layer 'stage': unknown block 'resi'; did you mean 'residual'? (residual)"),
         ("block: residual", "block: 3", "11:11: layer 'stage': unknown block '3'; expected residual"),
-        ("block: residual", "block: {}", "11:11: layer 'stage': block: expected a mapping of names to layers, found a "
-         "mapping"),
+        ("block: residual", "block: {}", "11:11: layer 'stage': block: expected a mapping of names to layers, found an "
+         "empty mapping"),
         (", width: 4", "", "11:3: layer 'stage': parameter 'width' of block 'residual' is missing; c.yaml:5:25 has its "
          "place"),
         (", width: 4", ", widht: 4", "11:39: layer 'stage': unknown option 'widht'; did you mean 'width'? (block, "
@@ -160,6 +160,7 @@ def test_an_including_file_changes_parameters():
         ("blocks:\n", "blocks: 3\nx:\n", "3:1: blocks: expected a mapping of names to blocks, found 3"),
         ("    add: {", "    more: {block: residual, width: 3}\n    add: {", "7:12: layer 'stage.0.more': block "
          "'residual' contains itself"),
+        ("repeat: 2", "repeat: 10000", "7:5: layer 'stage.3332.add': expected at most 10000 layers, blocks written"),
     ],
 )  # fmt: skip
 def test_errors(old: str, new: str, expected: str) -> None:

@@ -1,21 +1,35 @@
 """Mapping to Config: wiring, automatic neurons, rates, the way back to YAML, the reference of layers."""
 
+import inspect
+import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import layers
-from convnet.config import ConfigError, build_layers, describe_layers, differences, dump, fingerprint, load_config
+from convnet.config import (
+    ConfigError,
+    build_layers,
+    describe_layers,
+    describe_options,
+    differences,
+    dump,
+    fingerprint,
+    load_config,
+)
 from convnet.config.build import build_config
 from convnet.config.load import Document, load
 from convnet.config.schema import Config, Parallel, Solver
 from layers.conv import Conv
 from layers.initializers import Gaussian
 from layers.neuron import Neuron
-from layers.options import LAYERS, LayerSolver, Size, options
+from layers.options import LAYERS, LayerSolver, Options, Size, options
+from tests.convnet.toy import environment
 
 DATA = {"type": "data", "size": 28}
 EXAMPLE = """\
@@ -128,7 +142,7 @@ def test_a_dumped_config_is_equal_and_so_is_what_it_dumps() -> None:
     assert again == found and dump(again) == dump(found) and fingerprint(again) == fingerprint(found)
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 NAMES = st.sampled_from(["on", "a", "conv1", "x.y", "null", "no", "1e4", "0x1", "y", "a.relu", "block-1.2"])
 INITS = st.one_of(
     st.fixed_dictionaries({"type": st.just("gaussian"), "std": st.floats(0, 10)}),
@@ -175,7 +189,11 @@ DOCUMENTS = st.fixed_dictionaries(
         ),
         "layers": st.dictionaries(NAMES, CONVS | SUMS, max_size=4).map(lambda section: {"data": DATA, **section}),
     },
-    optional={"name": TEXT, "seed": st.integers(0, 2**64 - 1), "run": st.fixed_dictionaries({"dir": TEXT})},
+    optional={
+        "name": TEXT.filter(lambda t: t.isprintable() and not {"/", "\\"} & set(t)).map("x{}".format),
+        "seed": st.integers(0, 2**64 - 1),
+        "run": st.fixed_dictionaries({"dir": TEXT.map("{}/run".format)}),
+    },
 )
 
 
@@ -235,3 +253,44 @@ def test_the_reference_shows_types_ranges_and_defaults() -> None:
     assert "  stride: a size >= 1 (one number, or [height, width]); default 1\n" in text
     with pytest.raises(ConfigError, match="unknown layer type 'cnov'; did you mean 'conv'"):
         describe_layers("cnov")
+
+
+def _leaves(cls: type, found: set[type]) -> set[type]:
+    """The class and all that its options can be."""
+    found.add(cls)
+    for _, hint, _, _ in options(cls):
+        for part in (part for part in get_args(hint) or (hint,) if inspect.isclass(part) and issubclass(part, Options)):
+            registered = [part.registry[kind] for kind in part.registry] if part.registry else [part]
+            for each in set(registered) - found:
+                _leaves(each, found)
+    return found
+
+
+def test_the_reference_of_the_sections_names_every_option_with_help() -> None:
+    sections = [line.split()[0] for line in describe_options().splitlines()]
+    assert {"include", "blocks", "init", *(name for name, *_ in options(Config))} == set(sections)
+    text = "\n".join(map(describe_options, sections))
+    names = {name for cls in _leaves(Config, set()) for name, *_ in options(cls)}
+    assert {"class_list", "on_error", "keep", "milestones", "eval_every"} <= names
+    for name in names:
+        assert re.search(rf"^ *{name}: ", text, re.MULTILINE), f"option '{name}' has no help"
+    assert all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_a_section_that_does_not_exist() -> None:
+    with pytest.raises(ConfigError, match="unknown section 'trian'; did you mean 'train'"):
+        describe_options("trian")
+
+
+def test_the_reference_without_docstrings() -> None:
+    """python -OO has none; the options keep their help."""
+    code = "from convnet.config import describe_layers as d; print(d()); print(d('conv'))"
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[: len(list(LAYERS))] == list(LAYERS) and "  filters: an integer >= 1; required" in lines
+
+
+def test_a_folder_of_a_run_in_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert config(EXAMPLE, "run.dir=~/runs/x").run.dir == "/somewhere/runs/x"

@@ -45,6 +45,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("solver:", "slover:", f"9:1: unknown option 'slover'; did you mean 'solver'? ({SECTIONS})"),
         ("name: lenet", "name: 12", "1:1: name: expected a string, found 12; put it in quotes"),
         ("name: lenet", "name: on", None),
+        ("name: lenet", "name: my net.é", None),
+        ("name: lenet", "name: ''", "1:1: name: expected a name that a folder can have, found ''"),
+        ("name: lenet", "name: ..", "1:1: name: expected a name that a folder can have, found '..'"),
+        ("name: lenet", "name: a/b", "1:1: name: expected a name that a folder can have, found 'a/b'"),
+        ("name: lenet", r"name: a\b", r"1:1: name: expected a name that a folder can have, found 'a\\b'"),
+        ("name: lenet", r'name: "a\n"', r"1:1: name: expected a name that a folder can have, found 'a\n'"),
+        ("name: lenet", r'name: "a\0b"', r"1:1: name: expected a string, found 'a\x00b'; "
+         "text has no character U+0000"),
+        ("name: lenet", "run: {dir: ''}", "1:7: run.dir: expected a folder that the run can make, found ''"),
+        ("name: lenet", "run: {dir: a/..}", "1:7: run.dir: expected a folder that the run can make, found 'a/..'"),
+        ("name: lenet", "run: {dir: /}", "1:7: run.dir: expected a folder that the run can make, found '/'"),
+        ("name: lenet", "run: {dir: ../a/b c}", None),
         ("name: lenet", "seed: -1", "1:1: seed: expected an integer >= 0 and <= 18446744073709551615, found -1"),
         ("name: lenet", "precision: bf16", "1:1: precision: bf16 is not available yet; use fp32"),
         ("name: lenet", "precision: fp8", "1:1: precision: expected one of fp32, tf32, bf16, found 'fp8'"),
@@ -66,6 +78,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
          "found 0"),
         ("lr: 0.01", "lr: 1e-4", None),
         ("lr: 0.01", "lr: fast", "9:10: solver.lr: expected a number >= 0, found 'fast'"),
+        ("lr: 0.01", "lr: 1e300", "9:10: solver.lr: expected a number >= 0, found 1e+300; the largest is "
+         "3.402823466e+38"),
         ("lr: 0.01", "lr: .nan", "9:10: solver.lr: expected a number >= 0, found nan"),
         ("lr: 0.01", "lr:", "9:10: solver.lr: expected a number >= 0, found nothing"),
         ("lr: 0.01", "lrr: 1", "9:10: solver: unknown option 'lrr'; did you mean 'lr'? "
@@ -94,6 +108,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("data:\n", "data:\n  std: [1, 0]\n", "3:12: data.std[1]: expected a number > 0, found 0"),
         # layers
         ("filters: 32", "filters: 0", "6:23: layer 'conv1': filters: expected an integer >= 1, found 0"),
+        ("filters: 32", f"filters: {10**18}", "6:23: layer 'conv1': filters: expected an integer >= 1, found "
+         "1000000000000000000; the largest is 2147483647"),
+        ("size: 5", f"size: {2**31}", "6:36: layer 'conv1': size: expected a size >= 1 (one number, or [height, "
+         "width]), found 2147483648; the largest is 2147483647"),
         ("size: 5", "size: [5, 0]", "6:36: layer 'conv1': size: expected a size >= 1 (one number, or [height, width]), "
          "found [5, 0]"),
         ("keep: 0.5", "kepe: 0.5", "7:26: layer 'drop1': unknown option 'kepe'; did you mean 'keep'? "
@@ -161,7 +179,7 @@ def test_messages(old: str, new: str, expected: str | None) -> None:
     ("section", "expected"),
     [
         ("layers:", "layers: expected a mapping of names to layers, found nothing"),
-        ("layers: {}", "layers: expected a mapping of names to layers, found a mapping"),
+        ("layers: {}", "layers: expected a mapping of names to layers, found an empty mapping"),
         ("layers: [conv]", "layers: expected a mapping of names to layers, found ['conv']"),
         ("name: x", "section 'layers' is missing; expected a mapping of names to layers"),
     ],
@@ -184,6 +202,17 @@ def test_a_config_needs_layers(section: str, expected: str) -> None:
 )  # fmt: skip
 def test_messages_about_overrides(override: str, expected: str) -> None:
     assert message(LENET, override) == f"command line: {override}: {expected}"
+
+
+def test_aliases_of_aliases_are_counted() -> None:
+    laughs = "".join(f"k{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12))
+    expected = "expected at most 100000 values in a file, aliases written out"
+    assert message(f"k0: &a0 [lol]\n{laughs}") == f"c.yaml:6:5: {expected}"
+    assert "at most" not in message(f"k0: &a0 [lol]\n{''.join(laughs.splitlines(True)[:3])}")
+
+
+def test_a_long_list_is_not_quoted_whole() -> None:
+    assert message(LENET, f"solver.lr={[*range(1000)]}").endswith("found [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...]")
 
 
 def test_messages_about_included_files_name_them() -> None:

@@ -1,6 +1,7 @@
 """Networks with several costs, with costs that know no classes, and what they report."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -183,7 +184,7 @@ def test_names_of_a_lone_cost_and_of_several():
     assert found == {"loss": 1.5, "top1_accuracy": 0.75, "top5_accuracy": 1}
     assert lone.phrases({**found, "images": 4}, 10) == ["loss 1.5000", "top-1 75.00%", "top-5 100.00%"]
     assert lone.phrases(found, 5, width=7) == ["loss 1.5000", "top-1  75.00%"]
-    assert lone.means(dict.fromkeys(sums, 0.0), 0, {}) == dict.fromkeys(found, 0)
+    assert np.isnan(list(lone.means(dict.fromkeys(sums, 0.0), 0, {}).values())).all()
     several = Results(("aux.loss", "aux.bit_error", "cost.loss"), "cost")
     counts = {"aux": [[2, 0], [4, 1], [1, 0]]}
     found = several.means({"aux.loss": 8.0, "aux.bit_error": 1.0, "cost.loss": 2.0}, 4, counts)
@@ -233,6 +234,48 @@ def test_a_run_without_classes(toy, capsys):
     }  # fmt: skip
     assert main(["predict", "runs/toy", "images/val", "--device", "cpu"]) == 1
     assert "the network is no classifier" in capsys.readouterr().err
+
+
+def test_a_run_without_classes_needs_one_folder_alone(toy, tmp_path, capsys):
+    layers = "back: {type: conv, filters: 1, size: 3, pad: 1}", "cost: {type: sum2, coeff: 0.001}"
+    toy(*layers)
+    for split in ("train", "val"):
+        for name in "bc":
+            shutil.rmtree(tmp_path / "images" / split / name)
+    assert main(["train", "toy.yaml", "--device", "cpu"]) == 0
+    classifier = "  fc1: {type: fc, outputs: 3}\n  cost: {type: logreg, inputs: [fc1, labels]}\nsolver:"
+    head, _, tail = Path("toy.yaml").read_text().replace("  back:", "solver:").split("solver:")
+    Path("toy.yaml").write_text(head + classifier + tail)
+    capsys.readouterr()
+    assert main(["train", "toy.yaml", "--device", "cpu"]) == 1
+    assert "expected two classes or more, found 'a' alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("frozen", ["layers.fc1.solver.lr=0", "layers.cost.coeff=0"])
+def test_a_run_in_which_nothing_learns_does_not_begin(frozen, tmp_path, monkeypatch, capsys):
+    write_toy(tmp_path, CONFIG.replace("  conv1:", "  #").replace("  bn1:", "  #"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "toy.yaml", "--device", "cpu", frozen]) == 2
+    told = "nothing learns: the learning rates of all layers, or the coefficients of all costs, are 0"
+    place = next(i for i, line in enumerate(Path("toy.yaml").read_text().splitlines(), 1) if "solver:" in line)
+    assert capsys.readouterr().err == f"toy.yaml:{place}:1: solver: {told}\n"
+    assert not Path("runs").exists()
+    assert main(["summary", "toy.yaml", "--device", "cpu", frozen]) == 0
+    capsys.readouterr()
+    assert main(["check-grads", "toy.yaml", frozen]) == (2 if "coeff" in frozen else 0)
+    assert ("nothing to check" in capsys.readouterr().err) == ("coeff" in frozen)
+
+
+def test_what_learns_below_a_layer_without_gradient_is_told_with_its_place(tmp_path, monkeypatch, capsys):
+    write_toy(tmp_path, CONFIG.replace("bn1: {type: batch_norm, neuron: relu}", "bn1: {type: resize, scale: 0.5}"))
+    monkeypatch.chdir(tmp_path)
+    place = next(i for i, line in enumerate(Path("toy.yaml").read_text().splitlines(), 1) if "bn1:" in line)
+    for command in ("train", "summary", "check-grads"):
+        device = [] if command == "check-grads" else ["--device", "cpu"]
+        assert main([command, "toy.yaml", *device]) == 2
+        told = f"toy.yaml:{place}:3: layer 'bn1': no gradient passes a resize layer, but layer 'conv1' below it learns;"
+        assert capsys.readouterr().err.startswith(told)
+    assert not Path("runs").exists()
 
 
 def test_a_run_with_two_costs(toy, capsys):

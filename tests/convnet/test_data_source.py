@@ -73,8 +73,10 @@ def test_images_without_class_folders(tmp_path):
     tree(tmp_path, *(f"ILSVRC2012_val_{n:08}.JPEG" for n in range(1, 8)))
     with pytest.raises(DataError) as error:
         FolderSource(tmp_path)
-    for part in (str(tmp_path), "7 images", "one folder per class", "convnet prepare imagenet"):
-        assert part in str(error.value)
+    assert str(error.value) == (
+        f"'{tmp_path}': expected one folder of images for each class, such as '{tmp_path}/cat/1.jpg', "
+        "found 7 images and no folders"
+    )
 
 
 @pytest.mark.parametrize(
@@ -215,6 +217,34 @@ def test_neither_pipes_nor_folders_are_images(tmp_path):
     root = tree(tmp_path, "cat/1.jpg", "cat/album.jpg/2.jpg")
     os.mkfifo(root / "cat" / "pipe.jpg")
     assert list(found(FolderSource(root), root)) == ["cat/1.jpg", "cat/album.jpg/2.jpg"]
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "pipe"])
+def test_a_link_to_what_is_no_file_is_no_image(tmp_path, target):
+    """Reading one could last for ever."""
+    root = tree(tmp_path, "cat/1.jpg", "cat/2.jpg")
+    (root / "cat/2.jpg").rename(root / "file")
+    os.mkfifo(root / "cat/pipe")
+    (root / "cat/2.jpg").symlink_to("../file")
+    (root / "cat/3.jpg").symlink_to(target)
+    assert list(found(FolderSource(root), root)) == ["cat/1.jpg", "cat/2.jpg"]
+    with pytest.raises(DataError, match=r"3.jpg': expected a file or folder, found a pipe or device"):
+        FileSource([root / "cat/3.jpg"])
+
+
+def test_ignored_files_are_told(tmp_path, caplog):
+    tree(tmp_path, "cat/1.jpg", "cat/2.gif", "cat/deep/3.txt", "dog/4.jpg", "dog/5.txt", "dog/README", "dog/.hidden")
+    tree(tmp_path, "loose.jpg", "notes.txt")
+    FolderSource(tmp_path)
+    assert caplog.messages == [
+        f"'{tmp_path}': ignored 4 files that are not images by name (.gif, .txt, no extension)",
+        f"'{tmp_path}': ignored 1 images beside the class folders",
+    ]
+
+
+def test_nothing_is_told_where_nothing_is_ignored(tmp_path, caplog):
+    FolderSource(tree(tmp_path, "cat/1.jpg", "dog/2.jpg", "notes.txt"))
+    assert not caplog.messages
 
 
 def test_folder_that_may_not_be_read(tmp_path, monkeypatch):

@@ -236,9 +236,10 @@ class TestDraws:
 
 
 class TestOptions:
-    def transform(self, **options):
+    def transform(self, exif_orientation=False, **options):
+        config = SimpleNamespace(data=SimpleNamespace(exif_orientation=exif_orientation))
         network = SimpleNamespace(data=[SimpleNamespace(shape=SimpleNamespace(channels=1, height=24, width=32))])
-        return make_transform(Folder(path="x", **options), network)
+        return make_transform(config, Folder(path="x", **options), network)
 
     def test_every_option_arrives(self):
         options = {"resize": 40, "pad": 2, "crop": "random", "mirror": True, "exif_orientation": True, "max_pixels": 9}

@@ -24,7 +24,7 @@ def test_what_is_missing_comes_with_a_remedy(monkeypatch):
 
     monkeypatch.setattr(doctor, "cupy", no_cupy)
     found = by_name(examine())
-    assert found["CuPy"].state == MISSING and "pip install 'convnet[cuda13]'" in found["CuPy"].remedy
+    assert found["CuPy"].state == MISSING and "pip install '.[cuda13]' in the clone of convnet" in found["CuPy"].remedy
     assert "GPU" not in found
     assert not fatal(list(found.values()))
 

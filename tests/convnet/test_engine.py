@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from convnet.graph.check_grads import Checker, report
 from convnet.graph.engine import Engine
 from convnet.graph.program import RING
 from kernels.backend import NumPy
-from tests.convnet.networks import batch, rates, small
+from tests.convnet.networks import batch, rates, small, wire
 
 
 def make(network=None, backend=None, **options):
@@ -49,6 +50,19 @@ def test_what_the_arena_held_before_does_not_matter():
     assert bits(train(clean, 2)) == bits(train(poisoned, 2))
 
 
+def test_an_arena_that_grows_between_steps_changes_nothing(backend):
+    """What was bound to the old one, a captured graph too, is bound anew."""
+    steady, grown = make(backend=backend), make(backend=backend)
+    old = train(grown, 3).executor("train", 6)
+    grown.plan("train", 60)
+    for engine, steps in ((steady, range(6)), (grown, range(3, 6))):
+        for step in steps:
+            engine.train(**batch(6, engine.network, step), step=step, rates=rates(engine))
+    assert grown.memory["arena"] > steady.memory["arena"]
+    assert grown.executor("train", 6).arena is grown._arena is not old.arena
+    assert bits(grown) == bits(steady)
+
+
 def test_accumulated_micro_batches_equal_one_batch():
     network = small(bn1={"type": "neuron", "kind": "relu"})  # batch norm sees micro-batches, so it would differ
     whole, parts = make(network, dtype=np.float64), make(network, dtype=np.float64, accumulate=3)
@@ -57,6 +71,18 @@ def test_accumulated_micro_batches_equal_one_batch():
     for name, array in whole.tensors().items():
         np.testing.assert_allclose(parts.tensors()[name], array, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(parts.history(0, 3), whole.history(0, 3), rtol=1e-9)
+
+
+def test_a_short_last_batch_in_micro_batches_equals_it_in_one():
+    """Five samples of six, in parts of 2, 2 and 1; dropout draws for each by its place in the whole batch."""
+    network = small(bn1={"type": "neuron", "kind": "relu"})
+    whole, parts = make(network, dtype=np.float64), make(network, dtype=np.float64, accumulate=3)
+    for n in (6, 5, 2, 6):
+        for engine in (whole, parts):
+            train(engine, 2, n)
+    for name, array in whole.tensors().items():
+        np.testing.assert_allclose(parts.tensors()[name], array, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(parts.history(0, 2), whole.history(0, 2), rtol=1e-9)
 
 
 def test_a_short_last_batch_moves_weights_by_its_share():
@@ -93,6 +119,17 @@ def test_evaluation_gives_probabilities_and_errors():
     np.testing.assert_array_equal(results[1], p.argmax(axis=0) != data["labels"])
 
 
+@pytest.mark.parametrize("size", [1, 4, 9])
+def test_evaluation_in_batches_of_another_size_gives_the_same(size):
+    engines = [make(dtype=np.float64), make(dtype=np.float64, eval_batch=size)]
+    data = batch(9, engines[0].network, 4)
+    whole, parts = (
+        np.hstack([np.vstack(e.evaluate(data["pixels"][i : i + n], data["labels"][i : i + n])) for i in range(0, 9, n)])
+        for e, n in zip(engines, (6, size), strict=True)
+    )
+    np.testing.assert_allclose(parts, whole, rtol=1e-12)
+
+
 def test_evaluation_changes_nothing():
     engine = train(make(), 2)
     before = bits(engine)
@@ -114,6 +151,17 @@ def test_frozen_parameters_stay_and_no_gradient_is_computed_below_them():
     assert not [s for s in recorded.steps if s.phase == "backward" and s.layer in ("conv1", "conv2", "pool", "norm")]
 
 
+def test_an_engine_that_only_evaluates_holds_no_gradients():
+    trained = train(make(), 2)
+    engine = make(trainable=())
+    engine.load(trained.tensors())
+    data = batch(6, engine.network, 9)
+    for a, b in zip(*(e.evaluate(data["pixels"], data["labels"]) for e in (trained, engine)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert engine.memory["parameters"] * 3 == trained.memory["parameters"]
+    assert not engine.velocity and not engine.gradients
+
+
 def test_a_loss_that_is_not_finite_stops_the_updates_and_names_its_layer():
     engine = train(make(), 2)
     engine.parameters["conv2.weight"][...] = np.inf
@@ -122,6 +170,50 @@ def test_a_loss_that_is_not_finite_stops_the_updates_and_names_its_layer():
     assert not np.isfinite(engine.history(0, 1)[0])
     assert all(np.array_equal(engine.tensors()[name], healthy[name], equal_nan=True) for name in engine.parameters)
     assert engine.first_nonfinite(6)[0] == "conv2"
+
+
+def straight():
+    """Pixels read by a fully connected layer."""
+    return wire(
+        data={"type": "data", "size": [3, 2]},
+        fc={"type": "fc", "outputs": 4},
+        cost={"type": "logreg", "inputs": ["fc", "labels"]},
+    )
+
+
+def two_costs():
+    """A second head on the convolution, its loss weighed less."""
+    return small(
+        drop={"type": "dropout", "keep": 1.0},
+        pool={"type": "pool", "mode": "avg", "size": 2},
+        relu1={"type": "neuron", "kind": "tanh"},
+        aux={"type": "fc", "outputs": 4, "inputs": ["sum"]},
+        aux_cost={"type": "logreg", "inputs": ["aux", "labels"], "coeff": 0.3},
+    )
+
+
+@pytest.mark.parametrize("network", [two_costs, straight], ids=["two_costs", "straight"])
+def test_gradients_of_the_whole_network(network):
+    checks = Checker(network(), batch=3, mean=127.5, std=60.0).run()
+    assert all(check.right for check in checks), report(checks)
+
+
+def test_a_second_cost_that_is_not_finite_stops_the_updates_and_shows():
+    """Its own NaN reaches no loss of the first cost, but would reach the weights that they share."""
+    engine = train(make(two_costs()), 2)
+    engine.parameters["aux.bias"][...] = np.inf
+    before = engine.tensors()
+    engine.train(**batch(6, engine.network, 7), step=2, rates=rates(engine))
+    rows = engine.network.watched
+    finite = {name: np.isfinite(engine.history(0, 3)[row]).tolist() for name, row in rows.items()}
+    assert finite == {"cost": [True, True, True], "aux_cost": [True, True, False]}
+    assert all(np.array_equal(engine.tensors()[name], before[name]) for name in engine.parameters)
+    assert engine.first_nonfinite(6) == ("aux", "aux")
+
+
+def test_every_seed_is_a_seed_of_its_own():
+    weights = [make(seed=seed).tensors()["fc1.weight"] for seed in (0, 1, 2**63, 2**64 - 2, 2**64 - 1)]
+    assert len({array.tobytes() for array in weights}) == len(weights)
 
 
 def test_history_keeps_the_last_steps():

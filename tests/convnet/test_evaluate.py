@@ -96,6 +96,19 @@ def test_images_without_a_label_do_not_count():
     assert found.per_class()[0] == ("a", 2, 0.5) and np.isnan(found.per_class()[1][2])
 
 
+def test_where_nothing_can_be_read_there_is_no_result(trained, tmp_path, monkeypatch, capsys):
+    """Neither a loss of 0 nor a success."""
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.jpg").write_bytes(b"")
+    monkeypatch.chdir(trained)
+    overrides = [f"data.val.path={tmp_path}", "data.val.on_error=skip"]
+    assert main(["eval", "runs/toy", "--json", "--device", "cpu", *overrides]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "error: none of the 3 validation images can be read; the first: cannot decode" in captured.err
+
+
 def test_stopping():
     engine, batches = fake([np.array([[1.0], [0.0]])], [0])
     assert evaluate(engine, batches, ["a", "b"], stop=lambda: True) is None

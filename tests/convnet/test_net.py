@@ -21,6 +21,11 @@ POOL = {"type": "pool", "size": 2, "stride": 2}
             "nothing uses this layer's output",
             ("pool",),
         ),
+        (
+            {"data": {"type": "data", "size": 30000}, "fc": FC, "cost": COST},
+            "expected an output of at most 2147483647 numbers a sample, found 3x30000x30000",
+            ("data",),
+        ),
         ({"data": DATA, "fc": FC}, "nothing uses this layer's output", ("fc",)),
         (
             {"data": DATA, "fc": {**FC, "inputs": ["data", "data"]}, "cost": COST},
@@ -28,6 +33,21 @@ POOL = {"type": "pool", "size": 2, "stride": 2}
             ("fc", "inputs"),
         ),
         ({"data": DATA, "fc": FC, "cost": {**COST, "inputs": ["fc"]}}, "expected 2 inputs, got 1", ("cost", "inputs")),
+        (
+            {
+                "data": DATA,
+                "fc": FC,
+                "one": {"type": "fc", "outputs": 1, "inputs": ["data"]},
+                "cost": {**COST, "inputs": ["fc", "one"]},
+            },
+            "expected labels, found layer 'one' of 1x1x1",
+            ("cost", "inputs"),
+        ),
+        (
+            {"data": DATA, "fc": FC, "cost": COST, "fc2": FC, "cost2": {**COST, "inputs": ["fc2", "labels"]}},
+            "expected a layer that gives a map, found the cost 'cost'",
+            ("fc2", "inputs"),
+        ),
     ],
 )
 def test_a_wrong_graph_is_an_error_at_its_place(layers, message, path):
@@ -40,6 +60,11 @@ def test_a_wrong_graph_is_an_error_at_its_place(layers, message, path):
 def test_a_network_needs_a_cost_layer():
     with pytest.raises(ConfigError, match="no cost layer"):
         Network(())
+
+
+def test_a_network_needs_weights():
+    with pytest.raises(ConfigError, match="no layer with weights"):
+        wire(data={**DATA, "channels": 3, "size": 1}, cost={**COST, "inputs": ["data", "labels"]})
 
 
 def test_shapes_are_inferred():

@@ -80,6 +80,12 @@ def test_odd_names_are_quoted_in_csv(predict, trained, tmp_path):
     assert [row["path"] for row in rows] == [f"{tmp_path}/{name}"]
 
 
+def test_a_line_break_in_a_name_does_not_break_the_table(predict, trained, tmp_path):
+    (tmp_path / "a\nb\x1b.jpg").write_bytes((trained / "images/val/a/000.jpg").read_bytes())
+    (line,) = predict(str(tmp_path)).out.splitlines()
+    assert line.startswith(f"{tmp_path}/a\\nb\\x1b.jpg  ")
+
+
 def test_what_cannot_be_read_is_named_and_the_rest_goes_on(predict, tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 cut")
     (tmp_path / "empty").mkdir()

@@ -1,14 +1,19 @@
 """A run that is interrupted and resumed ends with the bits, and the log, of one that was not."""
 
+import gc
 import json
 import os
 import shutil
 import signal
+from pathlib import Path
+from types import GeneratorType
 
 import pytest
 
 from convnet import checkpoint
 from convnet.cli import main
+from convnet.config import load_config
+from convnet.data.draws import permutation
 from convnet.graph.engine import Engine
 from tests.convnet.toy import convnet, last_files, results, rows, signalled, write_toy
 
@@ -38,6 +43,8 @@ def assert_same(folder, straight):
     found, expected = folder / "runs/toy", straight / "runs/straight"
     assert last_files(found) == last_files(expected)
     assert results(found) == results(expected)
+    best = [(run / "checkpoints/best").read_text() for run in (found, expected)]
+    assert best[0] == best[1]
 
 
 def interrupt(monkeypatch, step, number=signal.SIGTERM):
@@ -74,7 +81,9 @@ def test_interrupted_again_and_again(folder, straight, monkeypatch):
     assert_same(folder, straight)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129), (signal.SIGKILL, -9)]
+)
 @pytest.mark.parametrize("place, call", [(TRAIN, 7), (EVALUATE, 5)])
 def test_signals_to_a_process(place, call, number, code, folder, straight):
     """In a step in mid-epoch, and in the middle of an evaluation."""
@@ -85,7 +94,97 @@ def test_signals_to_a_process(place, call, number, code, folder, straight):
     assert_same(folder, straight)
 
 
-@pytest.mark.parametrize("call", range(8, 16))
+def test_a_hangup_that_is_ignored_stays_so(folder, monkeypatch):
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        interrupt(monkeypatch, 3, signal.SIGHUP)
+        assert main(["train", "toy.yaml", "--device", "cpu", "train.epochs=1"]) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_no_iteration_is_left_to_the_garbage_collector(folder):
+    """It would end them in any order, also the outer one while it ends the inner one, which is an error."""
+    assert main(["train", "toy.yaml", "--device", "cpu", "train.epochs=1"]) == 0
+    gc.collect()
+    gc.disable()
+    try:
+        assert main(["train", "toy.yaml", "--device", "cpu", "--resume", "train.epochs=2"]) == 0
+        generators = [each for each in gc.get_objects() if isinstance(each, GeneratorType) and each.gi_frame]
+    finally:
+        gc.enable()
+    assert not [each for each in generators if each.__name__ in ("endless", "batches")]
+
+
+def damage(folder, straight, image):
+    """Give the folder its own images, one of them cut short; a function that mends it."""
+    (folder / "images").unlink()
+    shutil.copytree(straight / "images", folder / "images")
+    os.truncate(folder / image, 100)
+    return lambda: shutil.copy(straight / image, folder / image)
+
+
+@pytest.mark.parametrize(("position", "step"), [(7, 1), (17, 3)])
+def test_a_training_image_that_cannot_be_read_loses_no_step(position, step, folder, straight, capsys):
+    index = int(permutation(3, 0, 21)[position])
+    mend = damage(folder, straight, f"images/train/{'abc'[index // 7]}/{index % 7:03}.jpg")
+    assert main(["train", "toy.yaml", "--device", "cpu"]) == 1
+    err = capsys.readouterr().err
+    assert "on_error: skip leaves such images out" in err
+    assert f"warning: the run failed; step {step} is saved, --resume continues there" in err
+    mend()
+    assert main(["train", "toy.yaml", "--device", "cpu", "--resume"]) == 0
+    assert_same(folder, straight)
+
+
+def test_a_validation_image_that_cannot_be_read_loses_no_epoch(folder, straight, capsys):
+    """The evaluation is made up for when the run is resumed, and fails again as long as the image is broken."""
+    mend = damage(folder, straight, "images/val/b/000.jpg")
+    for _ in range(2):
+        assert main(["train", "toy.yaml", "--device", "cpu", "--resume"]) == 1
+        assert "images/val/b/000.jpg" in capsys.readouterr().err
+        assert [path.name for path in checkpoint.listing(folder / "runs/toy/checkpoints")] == ["step-00000004"]
+    mend()
+    assert main(["train", "toy.yaml", "--device", "cpu", "--resume"]) == 0
+    assert_same(folder, straight)
+
+
+def test_a_step_that_failed_half_way_is_not_saved(folder, straight, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        inner = Engine.train
+
+        def train(self, *args, **options):
+            inner(self, *args, **options)
+            if options["step"] == 5:
+                raise MemoryError("half way")
+
+        patch.setattr(Engine, "train", train)
+        assert main(["train", "toy.yaml", "--device", "cpu"]) == 1
+    err = capsys.readouterr().err
+    assert "step-00000004 is good, --resume continues there" in err and "out of memory (half way)" in err
+    assert main(["train", "toy.yaml", "--device", "cpu", "--resume"]) == 0
+    assert_same(folder, straight)
+
+
+def test_a_full_disk_names_the_file_and_the_checkpoint_that_is_good(folder, straight, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        inner, calls = checkpoint.write_tensors, iter(range(99))
+
+        def write(path, *args):
+            inner(path if next(calls) < 2 else Path("/dev/full"), *args)
+
+        patch.setattr(checkpoint, "write_tensors", write)
+        assert main(["train", "toy.yaml", "--device", "cpu"]) == 1
+    assert capsys.readouterr().err == (
+        "error: saving step 8 failed: /dev/full: No space left on device; "
+        "runs/toy/checkpoints/step-00000004 is good, --resume continues there\n"
+    )
+    assert main(["train", "toy.yaml", "--device", "cpu", "--resume"]) == 0
+    assert_same(folder, straight)
+
+
+@pytest.mark.parametrize("call", range(8, 18))
 def test_killed_while_saving(call, folder, straight):
     """At each flush of the second checkpoint: the first one stays valid, nothing half-written is taken for one."""
     stopped = signalled("convnet.checkpoint:_flush", signal.SIGKILL, call, "train", "toy.yaml", cwd=folder)
@@ -155,6 +254,70 @@ def test_an_edited_config_wins_and_is_told(folder, monkeypatch, capsys):
     assert "lr: 0.5" in (folder / "runs/toy/config.yaml").read_text()
 
 
+def test_the_overrides_of_a_run_stay_with_it(folder, monkeypatch, capsys):
+    """Those given now win; a mapping is merged; whatever the file says of other options is taken from it."""
+    first = ["solver={lr: 0.02, momentum: 0.5}", "train.log_every=1", "data.train.mirror=false"]
+    run = ["train", "toy.yaml", "--device", "cpu"]
+    with monkeypatch.context() as patch:
+        interrupt(patch, 3)
+        assert main([*run, *first]) == 143
+        interrupt(patch, 6)
+        assert main([*run, "--resume", "train.log_every=2", "solver={lr: 0.01}"]) == 143
+    capsys.readouterr()
+    text = (folder / "toy.yaml").read_text()
+    (folder / "toy.yaml").write_text(text.replace("epochs: 3", "epochs: 2"))
+    assert main([*run, "--resume"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "warning: the config has changed, its new value is used: train.epochs: 3 -> 2\n"
+    words = ["solver={lr: 0.02, momentum: 0.5}", "data.train.mirror=false", "train.log_every=2", "solver={lr: 0.01}"]
+    assert f"every option is the config's, {', '.join(words)}\n" in captured.out
+    assert json.loads((folder / "runs/toy/overrides.json").read_text()) == words
+    config = load_config("runs/toy/config.yaml")
+    assert (config.solver.lr, config.solver.momentum, config.train.log_every) == (0.01, 0.5, 2)
+    assert not config.data.train.mirror
+
+
+def test_an_override_that_the_config_needs_is_remembered(folder, capsys):
+    (folder / "toy.yaml").write_text((folder / "toy.yaml").read_text().replace(", epochs: 3", ""))
+    run = ["train", "toy.yaml", "--device", "cpu"]
+    assert main([*run, "train.epochs=1"]) == 0
+    assert main([*run, "--resume", "runs/toy"]) == 0
+    assert "runs/toy is finished" in capsys.readouterr().out
+
+
+def test_a_full_disk_spoils_no_overrides(folder, capsys):
+    run = ["train", "toy.yaml", "--device", "cpu"]
+    assert main([*run, "train.epochs=1"]) == 0
+    (folder / "runs/toy/overrides.json.writing").symlink_to("/dev/full")
+    assert main([*run, "--resume", "train.epochs=2"]) == 1
+    assert capsys.readouterr().err.endswith("error: runs/toy/overrides.json.writing: No space left on device\n")
+    assert json.loads((folder / "runs/toy/overrides.json").read_text()) == ["train.epochs=1"]
+
+
+def test_overrides_that_cannot_be_read(folder, capsys):
+    run = ["train", "toy.yaml", "--device", "cpu", "train.epochs=1"]
+    assert main(run) == 0
+    (folder / "runs/toy/overrides.json").write_text("[")
+    assert main([*run, "--resume"]) == 1
+    assert "runs/toy/overrides.json: expected a JSON list of overrides" in capsys.readouterr().err
+
+
+def test_fewer_images_between_epochs(folder, straight, capsys):
+    """12 steps in 3 epochs of 4, then epochs of 2: every count is in epochs, and rates change where they should."""
+    run = ["train", "toy.yaml", "--device", "cpu", "solver.schedule.milestones=[4]"]
+    assert main(run) == 0
+    mend = damage(folder, straight, "images/train/a/000.jpg")
+    for name in "abc":
+        for i in range(3):
+            (folder / f"images/train/{name}/{i:03}.jpg").unlink()
+    assert mend and main([*run, "--resume", "train.epochs=5"]) == 0
+    out = capsys.readouterr().out
+    assert "trained 5 of 5 epochs" in out and "epoch   5.00/5  step 16/16  eval" in out
+    found = rows(folder / "runs/toy", "train")[-2:]
+    assert [(row["step"], row["epoch"]) for row in found] == [(14, 4.0), (16, 5.0)]
+    assert [row["learning_rate"] for row in found] == pytest.approx([0.05, 0.005])
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -189,9 +352,11 @@ def test_resume_names(folder, straight, capsys):
     assert main([*run, "train.epochs=1", "--resume"]) == 0
     assert "nothing to resume in runs/toy: a new run begins" in capsys.readouterr().out
     assert main([*run, "train.epochs=2"]) == 0
-    assert main([*run, "--resume"]) == 0
+    assert main([*run, "--resume", "train.epochs=3"]) == 0
     assert "runs/toy-2/checkpoints/step-00000008 " in capsys.readouterr().out
     assert main([*run, "--resume", "runs/toy"]) == 0
+    assert "runs/toy is finished; a larger train.epochs continues it" in capsys.readouterr().out
+    assert main([*run, "--resume", "runs/toy", "train.epochs=3"]) == 0
     assert "runs/toy/checkpoints/step-00000004 " in capsys.readouterr().out
     assert main([*run, "--resume", "runs/other"]) == 1
     assert "runs/other: not the folder of a run" in capsys.readouterr().err
@@ -216,5 +381,5 @@ def test_on_a_gpu(step, folder, straight, monkeypatch):
 
 
 def test_threads_do_not_change_the_bits(folder, straight):
-    convnet("train", "toy.yaml", "--device", "cpu", "data.threads=1", cwd=folder, OPENBLAS_NUM_THREADS="2")
+    convnet("train", "toy.yaml", "--device", "cpu", "data.threads=1", cwd=folder)
     assert_same(folder, straight)

@@ -159,6 +159,16 @@ def test_a_schedule_of_the_biases_is_their_own() -> None:
     assert found["fc1.weight"] == pytest.approx(0.025) and found["fc1.bias"] == pytest.approx(0.2)
 
 
+def test_a_shift_moves_the_schedule_and_not_the_turns_of_layers() -> None:
+    network = small(fc1={"type": "fc", "outputs": 4, "solver": {"update_every": 3}})
+    solver = Solver(schedule=MultiStep(milestones=(1,)))
+    table = RateTable(network, solver, steps_total=20, steps_per_epoch=5)
+    for step in range(6):
+        found, expected = table.at(step, 4), table.at(step + 4)
+        np.testing.assert_array_equal(found[:, :3], expected[:, :3])
+        np.testing.assert_array_equal(found[:, 3], table.at(step)[:, 3])
+
+
 def test_milestones_must_rise() -> None:
     with pytest.raises(ConfigError, match=r"^milestones\[1\]: expected more than the one before \(30.0\), found 30.0$"):
         build(Schedule, {"type": "multistep", "milestones": [30, 30]})

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from convnet.cli import main as convnet
+from convnet.cli import main
 from convnet.run import find_checkpoint
-from convnet.show import filter_images, main, mosaic, predictions
+from convnet.show import filter_images, mosaic, predictions
 from kernels.backend import NumPy
-from tests.convnet.toy import write_toy
+from tests.convnet.toy import convnet, write_toy
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def trained(tmp_path_factory):
     write_toy(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert convnet(["train", "toy.yaml", "--device", "cpu", "train.epochs=1"]) == 0
+        assert main(["train", "toy.yaml", "--device", "cpu", "train.epochs=1"]) == 0
     return folder
 
 
@@ -34,7 +34,7 @@ def run(trained, tmp_path, monkeypatch):
 
 def test_the_picture_is_in_the_run_folder(run, capsys):
     pytest.importorskip("matplotlib")
-    assert main(["runs/toy"]) == 0
+    assert main(["show", "runs/toy"]) == 0
     assert capsys.readouterr().out == "runs/toy/overview.png\n"
     with Image.open(run / "overview.png") as image:
         pixels = np.asarray(image.convert("RGB"))
@@ -43,8 +43,15 @@ def test_the_picture_is_in_the_run_folder(run, capsys):
     assert all(part.std() > 10 for part in quarters)
 
 
+def test_matplotlib_says_nothing_of_its_own_folders(run):
+    """It warns where it cannot write to its folder in the home."""
+    pytest.importorskip("matplotlib")
+    out, err = convnet("show", "runs/toy", cwd=run.parents[1], MPLCONFIGDIR="/dev/null/no")
+    assert (out, err) == ("runs/toy/overview.png\n", "")
+
+
 def test_predictions_name_the_true_class_of_each_image(run):
-    shown = predictions(find_checkpoint(run, print), NumPy())
+    shown = predictions(find_checkpoint(run, print), NumPy(), print)
     assert len(shown) == 12
     assert all(f"/val/{truth}/" in prediction.path for truth, prediction in shown)
     assert {truth for truth, _ in shown} == {"a", "b", "c"}
@@ -53,7 +60,7 @@ def test_predictions_name_the_true_class_of_each_image(run):
 def test_without_the_validation_images_the_rest_is_drawn(run, capsys):
     pytest.importorskip("matplotlib")
     shutil.rmtree("images/val")
-    assert main(["runs/toy", "-o", "other.png"]) == 0
+    assert main(["show", "runs/toy", "-o", "other.png"]) == 0
     assert "images/val" in capsys.readouterr().err
     with Image.open("other.png") as image:
         assert image.format == "PNG"
@@ -61,13 +68,13 @@ def test_without_the_validation_images_the_rest_is_drawn(run, capsys):
 
 def test_without_matplotlib_the_message_says_what_to_install(run, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert main(["runs/toy"]) == 1
+    assert main(["show", "runs/toy"]) == 1
     assert "pip install matplotlib" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_no_run(tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    assert main([str(tmp_path / "none")]) == 1
+    assert main(["show", str(tmp_path / "none")]) == 1
     assert str(tmp_path / "none") in capsys.readouterr().err
 
 

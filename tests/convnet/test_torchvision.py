@@ -13,7 +13,7 @@ from convnet.formats.torchvision import ARCHITECTURES, default_config, names
 from convnet.run import find_checkpoint
 from kernels.backend import NumPy
 from tests.convnet.pickles import save_zip, state
-from tests.convnet.toy import convnet
+from tests.convnet.toy import ROOT, convnet, write_images
 
 # Entries of torchvision's state dicts, without num_batches_tracked, and some pairs of ours and theirs.
 ENTRIES = {"alexnet": 16, "vgg16": 32, "resnet18": 102, "resnet50": 267, "resnet152": 777, "squeezenet1_1": 52}
@@ -107,26 +107,49 @@ def test_tensors_that_do_not_fit_are_all_listed_and_nothing_is_written(weights, 
     assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
 
 
-def test_class_names(weights, tmp_path):
-    few = {
-        **weights,
-        "classifier.1.weight": weights["classifier.1.weight"][:3],
-        "classifier.1.bias": np.ones(3, np.float32),
-    }
-    save_file(few, tmp_path / "w.safetensors")
-    command = ["import", "torchvision", "w.safetensors", "--arch", "squeezenet1_1", "layers.conv10.filters=3"]
+@pytest.fixture
+def few(weights, tmp_path):
+    """The command that imports weights for three classes."""
+    last = {name: weights[name][:3] for name in ("classifier.1.weight", "classifier.1.bias")}
+    save_file({**weights, **last}, tmp_path / "w.safetensors")
+    return ["import", "torchvision", "w.safetensors", "--arch", "squeezenet1_1", "layers.conv10.filters=3"]
+
+
+def test_class_names(few, tmp_path):
     for name in "bca":
         (tmp_path / "photos/val" / name).mkdir(parents=True)
-    convnet(*command, "-o", "a", "data.val.path=photos/val", cwd=tmp_path)
+    convnet(*few, "-o", "a", "data.val.path=photos/val", cwd=tmp_path)
     assert find_checkpoint(tmp_path / "a", pytest.fail).state["classes"] == ["a", "b", "c"]
     (tmp_path / "names.txt").write_text("x y\nz\n\nw\n")
-    convnet(*command, "-o", "b", "--classes", "names.txt", cwd=tmp_path)
+    convnet(*few, "-o", "b", "--classes", "names.txt", cwd=tmp_path)
     assert find_checkpoint(tmp_path / "b", pytest.fail).state["classes"] == ["x y", "z", "w"]
     (tmp_path / "names.txt").write_text("x\nz\n")
-    _, error = convnet(*command, "-o", "c", "--classes", "names.txt", cwd=tmp_path, code=1)
+    _, error = convnet(*few, "-o", "c", "--classes", "names.txt", cwd=tmp_path, code=1)
     assert error == "error: names.txt: expected 3 classes, one for each output, found 2\n"
-    _, error = convnet(*command, "-o", "b", cwd=tmp_path, code=1)
+    _, error = convnet(*few, "-o", "b", cwd=tmp_path, code=1)
     assert error == "error: b: is there already; nothing is written\n"
+
+
+def test_training_does_not_go_on_without_momentum(few, tmp_path):
+    """It says how a run starts from the weights instead, and that is right."""
+    write_images(tmp_path / "photos")
+    data = ["data.train.path=photos", "data.val=null", "train.batch_size=1", "--device", "cpu"]
+    convnet(*few, "-o", "a", cwd=tmp_path)
+    _, error = convnet("train", "a/config.yaml", "--resume", "a", *data, cwd=tmp_path, code=1)
+    assert error.startswith("error: a/checkpoints/step-00000000: has weights but no momentum, as an imported network; ")
+    init = error.strip().rpartition("with init: ")[2].replace("NAME", "conv10.bias")
+    config = load_config(tmp_path / "a/config.yaml", [f"layers.conv10.init_bias={init}"])
+    weights = {spec.name: spec.layer for spec in config.layers}["conv10"].init_bias
+    assert weights.tensor == "conv10.bias" and (tmp_path / weights.path / "weights.safetensors").is_file()
+
+
+def test_a_convnet_without_configs(few, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("convnet.formats.torchvision.CONFIGS", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*few, "-o", "a"]) == 1
+    told = f"'{tmp_path}/squeezenet1_1.yaml' does not exist; --config names the network's, configs/imagenet/squeeze"
+    assert told in capsys.readouterr().err
+    assert cli.main([*few, "-o", "a", "--config", str(ROOT / "configs/imagenet/squeezenet1_1.yaml")]) == 0
 
 
 def test_mistakes_on_the_command_line(tmp_path):

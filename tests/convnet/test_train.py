@@ -22,7 +22,7 @@ from convnet.results import Results
 from convnet.run import Run, find_checkpoint, fresh, newest
 from convnet.session import make_network
 from convnet.train import loop
-from convnet.train.extension import EDITOR, READER, WRITER, Extension, any_of, every_epochs, every_steps
+from convnet.train.extension import EDITOR, READER, WRITER, Extension, any_of, every_epochs, every_minutes, every_steps
 from convnet.train.rates import RateTable, trainable
 from convnet.train.trainer import Trainer, Window
 from tests.convnet.toy import command, convnet, environment, last_files, results, rows, write_toy
@@ -135,6 +135,24 @@ def test_triggers():
     assert called == {"steps": [4, 6], "epochs": [3, 6], "even": [6], "any": [3, 5, 6]}
 
 
+def test_minutes_are_of_training_since_the_last_checkpoint(monkeypatch):
+    """Steps of a minute; what is done while training pauses does not count, nor what came before the checkpoint."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("convnet.train.trainer.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    run = trainer(epochs=4)
+    due, saved = every_minutes(2.5), []
+    for _ in range(9):
+        clock.now += 60
+        run.update()
+        with run.paused():
+            clock.now += 1000
+        if due(run):
+            run.saved()
+            saved.append(run.step)
+    assert saved == [3, 6, 9]
+    assert run.state()["seconds"] == 9 * 60
+
+
 def test_extensions_are_finished_when_one_fails():
     class Fails(Extension):
         def __call__(self, trainer):
@@ -165,7 +183,8 @@ def test_images_without_a_label_are_not_counted():
     run.update()
     run.collect()
     assert run.window.images == 0
-    assert run.window.means(RESULTS)["loss"] == 0
+    means = run.window.means(RESULTS)
+    assert all(np.isnan(means[name]) for name in ("loss", "top1_accuracy", "top5_accuracy"))
 
 
 def test_window_sums_do_not_depend_on_how_often_the_device_is_asked():
@@ -323,6 +342,19 @@ def test_the_best_checkpoint_is_kept(toy):
     assert sorted(path.name[-2:] for path in CHECKPOINTS.glob("step-*")) == ["04", "12"]
 
 
+def test_the_best_checkpoint_is_kept_whatever_the_interval(toy):
+    """Evaluated in every epoch, saved in every third: the best is saved nevertheless, and --best means it."""
+    assert toy("solver.lr=1e-30", "layers.bn1={type: neuron, kind: relu}", "train.checkpoint.every=3") == 0
+    assert sorted(path.name[-2:] for path in CHECKPOINTS.glob("step-*")) == ["04", "12"]
+    assert find_checkpoint("runs/toy", pytest.fail, best=True).state["step"] == 4
+
+
+@pytest.mark.parametrize(("minutes", "steps"), [(1e-9, ["01", "02", "03", "04"]), (1000, ["04"]), ("null", ["04"])])
+def test_a_long_epoch_has_checkpoints(minutes, steps, toy):
+    assert toy("train.epochs=1", f"train.checkpoint.minutes={minutes}", "train.checkpoint.keep=9") == 0
+    assert sorted(path.name[-2:] for path in CHECKPOINTS.glob("step-*")) == steps
+
+
 def test_fewer_images_than_a_batch(toy, capsys):
     assert toy("train.batch_size=22") == 2
     assert "train.batch_size: expected at most 21, the number of training images, found 22" in capsys.readouterr().err
@@ -335,6 +367,13 @@ def test_classes_that_are_not_the_outputs(toy, capsys):
     assert "layer 'fc1': expected 3 outputs, one for each class of 'images/train', found 4" in error
     assert toy("layers.fc1={type: fc, outputs: 2}") == 2
     assert not CHECKPOINTS.parent.exists()
+
+
+def test_what_is_refused_leaves_no_folder(toy, capsys):
+    """Of the validation images, too: the next run is the first."""
+    assert toy("data.val.path=nowhere") == 1
+    assert "'nowhere' does not exist" in capsys.readouterr().err
+    assert not Path("runs").exists()
 
 
 def test_a_class_error_names_its_place(toy, capsys):
@@ -359,6 +398,80 @@ def test_skipped_images_are_counted(toy, images, tmp_path, capsys):
     assert captured.err.count("images/val/b/000.jpg") == captured.err.count("images/train/a/000.jpg") == 1
     assert [(row["images"], row["skipped"]) for row in rows("runs/toy-2", "eval")] == [(11, 1)] * 3
     assert "1 training images could not be read" in captured.out
+
+
+def test_a_training_set_of_which_nothing_can_be_read(toy, tmp_path, capsys):
+    (tmp_path / "images").unlink()
+    write_toy(tmp_path)
+    for path in Path("images/train").rglob("*.jpg"):
+        path.write_bytes(b"no image")
+    assert toy("data.train.on_error=skip") == 1
+    err = capsys.readouterr().err
+    assert "error: none of the 21 training images can be read; the first: cannot decode 'images/train/" in err
+    assert not list(CHECKPOINTS.glob("step-*"))
+
+
+def test_a_validation_set_of_which_nothing_can_be_read(toy, tmp_path, capsys):
+    (tmp_path / "images").unlink()
+    write_toy(tmp_path)
+    for path in Path("images/val").rglob("*.jpg"):
+        path.write_bytes(b"no image")
+    assert toy("data.val.on_error=skip") == 1
+    assert "error: none of the 12 validation images can be read; the first: " in capsys.readouterr().err
+    assert [path.name for path in CHECKPOINTS.glob("step-*")] == ["step-00000004"]
+
+
+def test_one_readable_image_is_enough_for_a_batch_of_others(toy, tmp_path):
+    (tmp_path / "images").unlink()
+    write_toy(tmp_path)
+    for path in sorted(Path("images/train").rglob("*.jpg"))[:-1]:
+        path.write_bytes(b"no image")
+    assert toy("data.train.on_error=skip", "train.last_batch=keep") == 0
+
+
+def shell(line, cwd):
+    """Run `convnet train toy.yaml` in a bash that does `line` with it; the finished process."""
+    train = " ".join(command("train", "toy.yaml", "--device", "cpu"))
+    line = line.replace("TRAIN", train)
+    return subprocess.run(["bash", "-c", line], cwd=cwd, env=environment(), capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("(TRAIN; echo rc=$? >&2) | head -1", "Broken pipe"),
+        ("TRAIN >/dev/full; echo rc=$? >&2", "No space left on device"),
+        ("TRAIN >/dev/full 2>/dev/full; echo rc=$? >&2", ""),
+        ("TRAIN >&- 2>&-; echo rc=$? >&2", ""),
+    ],
+)
+def test_a_run_outlives_its_terminal(line, reason, toy, tmp_path):
+    done = shell(line, tmp_path)
+    *warnings, status = done.stderr.splitlines()
+    assert status == "rc=0"
+    told = f"warning: stdout: {reason}; what the run says from here on is in runs/toy/log.txt"
+    assert warnings == ([told] if reason else [])
+    assert "trained 3 of 3 epochs" in Path("runs/toy/log.txt").read_text()
+    assert rows("runs/toy", "end")
+
+
+def test_a_run_outlives_its_log(toy, capsys):
+    """Its lines are lost, which is said; the metrics and the checkpoints are not."""
+    assert toy("train.epochs=1") == 0
+    Path("runs/toy/log.txt").unlink()
+    Path("runs/toy/log.txt").symlink_to("/dev/full")
+    assert toy("--resume", "train.epochs=3") == 0
+    captured = capsys.readouterr()
+    assert captured.err.count("runs/toy/log.txt: No space left on device; what the run says") == 1
+    assert "trained 3 of 3 epochs" in captured.out
+
+
+def test_a_folder_that_cannot_be_made_names_the_option(toy, capsys):
+    place = next(i for i, line in enumerate(Path("toy.yaml").read_text().splitlines(), 1) if "runs/toy" in line)
+    Path("toy.yaml").write_text(Path("toy.yaml").read_text().replace("runs/toy", "runs/" + "x" * 300))
+    assert toy() == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"toy.yaml:{place}:7: run.dir: cannot be made: runs/xxx") and "File name too long" in err
 
 
 def test_run_folders_do_not_collide(tmp_path):

@@ -37,7 +37,7 @@ def test_a_resumed_run_ends_with_the_same_bits(toy):
     straight = train(toy, "straight")
     half = train(toy, "parts", "train.epochs=1")
     assert half.state["step"] == 4 and half.gradients["fc1.weight"].any()
-    parts = train(toy, "parts", "--resume")
+    parts = train(toy, "parts", "--resume", "train.epochs=3")
     assert files(parts) == files(straight)
     assert set(files(parts)) == {f"{name}.safetensors" for name in ("weights", "momentum", "ema", "gradients")}
     assert results("runs/parts") == results("runs/straight")
@@ -67,7 +67,7 @@ def test_evaluations_are_of_the_averages(toy, capsys):
 def test_averages_begun_in_a_resumed_run_begin_with_its_weights(toy):
     assert toy("train", "toy.yaml", "run.dir=runs/a", "train.epochs=1") == 0
     assert not find_checkpoint("runs/a", pytest.fail).ema
-    found = train(toy, "a", "--resume")
+    found = train(toy, "a", "--resume", "train.epochs=3")
     assert np.isfinite(found.ema["conv1.weight"]).all() and found.ema["bn1.running_var"].all()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from convnet import session
 from convnet.config import ConfigError, load_config
 from convnet.config.dump import yaml_text
+from convnet.errors import naming
 from convnet.formats.cuda_convnet2.cfg import Section, read_cfg
 from convnet.formats.cuda_convnet2.conversion import Check, Conversion
 from convnet.formats.cuda_convnet2.layers import convert
@@ -40,7 +41,8 @@ def import_network(layers: Path, params: Path, target: Path, *, size: int, data:
     text = _text(net, solver, f"{layers.name} and {params.name}", data, epochs)
     partial = target.with_name(f".writing-{target.name}")
     try:
-        partial.write_text(text, "utf-8")
+        with naming(partial):
+            partial.write_text(text, "utf-8")
         _check(net, partial)
         os.replace(partial, target)
     finally:

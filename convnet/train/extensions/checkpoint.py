@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from convnet import checkpoint
-from convnet.errors import NotFinite
+from convnet.errors import NotFinite, NotSaved, UserError, reason
 from convnet.train.extension import Extension, Trigger
 from convnet.train.trainer import Trainer
 
@@ -29,13 +29,15 @@ class SaveCheckpoint(Extension):
         config: str,
         constants: dict[str, Any],
         states: Callable[[], dict[str, Any]],
+        warn: Callable[[str], None],
     ):
         super().__init__(due)
         self.folder, self.keep = folder, keep
         self.config, self.constants, self.states = config, constants, states
+        self.warn = warn
 
     def start(self, trainer: Trainer) -> None:
-        checkpoint.clean(self.folder)
+        self._mark_best(trainer)  # a run that was killed may not have come to it
         # An owed evaluation was made up for; or a signal came before the first step.
         if trainer.unsaved and (trainer.step or trainer.stop):
             self(trainer)
@@ -45,11 +47,35 @@ class SaveCheckpoint(Extension):
             weights, momentum, extras = trainer.engine.tensors(), trainer.engine.momentum(), trainer.engine.extras()
             _check_finite(weights, trainer.step)
             state = {**self.constants, **trainer.state(), "extensions": self.states()}
-            path = checkpoint.save(self.folder, weights, momentum, self.config, state, extras)
-            if trainer.best.get("step") == trainer.step:
-                checkpoint.mark_best(self.folder, path)
-            checkpoint.prune(self.folder, self.keep)
-        trainer.unsaved = False
+            try:
+                checkpoint.save(self.folder, weights, momentum, self.config, state, extras)
+                self._mark_best(trainer)
+                checkpoint.prune(self.folder, self.keep)
+            except OSError as error:
+                raise NotSaved(f"saving step {trainer.step} failed: {reason(error)}; {self._last()}") from error
+        trainer.saved()
+
+    def rescue(self, trainer: Trainer) -> None:
+        if not (trainer.unsaved and trainer.whole and trainer.images):
+            if checkpoint.listing(self.folder):
+                self.warn(f"the run failed; {self._last()}")
+            return
+        try:
+            self(trainer)
+        except UserError as error:
+            self.warn(str(error))
+        else:
+            self.warn(f"the run failed; step {trainer.step} is saved, --resume continues there")
+
+    def _last(self) -> str:
+        """What a run that cannot save goes back to."""
+        found = checkpoint.listing(self.folder)
+        return f"{found[-1]} is good, --resume continues there" if found else "there is no checkpoint yet"
+
+    def _mark_best(self, trainer: Trainer) -> None:
+        path = checkpoint.place(self.folder, trainer.best.get("step", -1))
+        if path.is_dir() and path != checkpoint.best(self.folder):
+            checkpoint.mark_best(self.folder, path)
 
 
 def _check_finite(tensors: dict[str, np.ndarray], step: int) -> None:

@@ -10,7 +10,7 @@ from convnet.train.trainer import Trainer
 
 
 class Evaluate(Extension):
-    """evaluate: runs over the validation set; returns None when a signal cut it short, and is then owed.
+    """evaluate: runs over the validation set; returns None when a signal cut it short. Owed until it is done.
 
     Runs after the watch: an evaluation of a network that broke in between would be a good one's.
     """
@@ -26,9 +26,10 @@ class Evaluate(Extension):
             self(trainer)
 
     def __call__(self, trainer: Trainer) -> None:
+        self.owed = trainer.unsaved = True
         with trainer.paused():
             found = self.evaluate()
-        self.owed, trainer.unsaved = found is None, True
+        self.owed = found is None
         if found is None:
             trainer.stop = True
             return

@@ -14,14 +14,14 @@ Every row but the first has step (updates done) and epoch (passes done, with a f
 """
 
 import json
-import math
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from convnet.console import Console, duration
+from convnet.console import Console, duration, json_line
+from convnet.errors import naming
 from convnet.results import Results
 from convnet.train.extension import Extension, Trigger
 from convnet.train.trainer import Trainer
@@ -75,6 +75,11 @@ class Log(Extension):
             self.console.say(self.line(trainer, row))
         trainer.rows = []
 
+    def rescue(self, trainer: Trainer) -> None:
+        # Of a step whose evaluation failed, which comes before the log.
+        if trainer.whole and self.log_due(trainer) and trainer.window.images:
+            self(trainer)
+
     def finish(self, trainer: Trainer) -> None:
         if trainer.finished and not trainer.rows:
             self.write({"event": "end", **_where(trainer), "seconds": trainer.lap(), "best": trainer.best or None})
@@ -85,7 +90,7 @@ class Log(Extension):
             "event": "train",
             **_where(trainer),
             **trainer.window.means(self.results),
-            "learning_rate": self.learning_rate(trainer.step - 1),
+            "learning_rate": self.learning_rate(trainer.step - 1 + trainer.shift),
             "images_per_second": images / seconds,
             "wait_share": min(waited / seconds, 1.0),
             "weights": {
@@ -119,8 +124,8 @@ class Log(Extension):
         return duration(each * (trainer.steps_total - trainer.step))
 
     def write(self, row: Row) -> None:
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(_json(row))
+        with naming(self.path), open(self.path, "a", encoding="utf-8") as file:
+            file.write(json_line(row) + "\n")
 
 
 def rows_until(path: Path, step: int) -> list[Row]:
@@ -139,21 +144,10 @@ def rows_until(path: Path, step: int) -> list[Row]:
 def rewrite(path: Path, rows: list[Row]) -> None:
     """Replace the file by these rows, in one move."""
     temporary = path.with_suffix(".writing")
-    temporary.write_text("".join(map(_json, rows)), "utf-8")
+    with naming(temporary):
+        temporary.write_text("".join(json_line(row) + "\n" for row in rows), "utf-8")
     os.replace(temporary, path)
 
 
 def _where(trainer: Trainer) -> Row:
     return {"step": trainer.step, "epoch": round(trainer.epochs_done, 6)}
-
-
-def _json(row: Row) -> str:
-    """One line."""
-    return json.dumps(_finite(row), allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: null stands for them."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -18,4 +18,4 @@ class SetRates(Extension):
         self(trainer)
 
     def __call__(self, trainer: Trainer) -> None:
-        trainer.rates = self.table.at(trainer.step)
+        trainer.rates = self.table.at(trainer.step, trainer.shift)

@@ -30,9 +30,14 @@ class Watch(Extension):
             of = f" of '{list(watched)[cost]}'" if len(trainer.engine.network.costs) > 1 else ""
             raise NotFinite(self.explain(trainer, begin + step, f"{of} is {float(losses[cost, step])}"))
 
+    def rescue(self, trainer: Trainer) -> None:
+        if trainer.whole:
+            self(trainer)
+
     def explain(self, trainer: Trainer, step: int, loss: str) -> str:
         """step: the update, counted from 0, whose forward pass gave `loss`."""
         found = trainer.engine.first_nonfinite(trainer.last_batch)
         where = f"; the first NaN or infinity is in '{found[1]}' of layer '{found[0]}'" if found else ""
-        rate = f"the learning rate is {self.learning_rate(step):g}; a lower one may help"
-        return f"step {step + 1} (epoch {step // trainer.steps_per_epoch + 1}): the loss{loss}{where}; {rate}"
+        rate = f"the learning rate is {self.learning_rate(step + trainer.shift):g}; a lower one may help"
+        epoch = (step + trainer.shift) // trainer.steps_per_epoch + 1
+        return f"step {step + 1} (epoch {epoch}): the loss{loss}{where}; {rate}"

@@ -1,0 +1,70 @@
+"""check-grads at the kinks of ReLUs and maxima: it steps between them, and says where it cannot."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from convnet.cli import main
+from convnet.config import load_config
+from convnet.graph.check_grads import Checker, report
+from convnet.session import make_network
+from kernels import neuron, pool
+from tests.convnet.toy import CONFIG
+
+ROOT = Path(__file__).parents[2]
+README = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[0]
+# Those for 224 x 224 pixels take minutes each; they consist of the same layers.
+SMALL = (path.relative_to(ROOT / "configs") for path in (ROOT / "configs").rglob("*.yaml"))
+SHIPPED = sorted(path.as_posix() for path in SMALL if path.parts[0] != "imagenet")
+
+
+def checks_of(file, *overrides):
+    config = load_config(file, overrides)
+    return Checker(make_network(config), seed=config.seed, mean=config.data.mean, std=config.data.std).run()
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("toy.yaml").write_text(CONFIG)
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_configs_are_right(name, seed):
+    checks = checks_of(ROOT / "configs" / name, f"seed={seed}")
+    assert all(check.right for check in checks), report(checks)
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_the_network_of_the_readme_is_right(seed, tmp_path):
+    (tmp_path / "photos.yaml").write_text(README, "utf-8")
+    checks = checks_of(tmp_path / "photos.yaml", f"seed={seed}")
+    assert all(check.right for check in checks), report(checks)
+
+
+@pytest.mark.parametrize("op", [neuron.BACKWARD, pool.MAX_BACKWARD])
+@pytest.mark.parametrize("std", [0.1, 1e-6])
+def test_a_slightly_wrong_gradient_is_wrong_and_no_kink(op, std, toy, monkeypatch):
+    right = op.reference
+
+    def wrong(*arguments):
+        right(*arguments)
+        arguments[-2][...] *= 1.001  # dx, before beta
+
+    monkeypatch.setattr(op, "reference", wrong)
+    for seed in range(5):
+        checks = checks_of("toy.yaml", f"layers.fc1.init={{type: gaussian, std: {std}}}", f"seed={seed}")
+        assert [check.name for check in checks if check.wrong] == ["conv1.weight", "bn1.weight", "bn1.bias"]
+        assert not any(check.kink for check in checks), report(checks)
+
+
+def test_weights_on_a_kink_are_told_apart_from_wrong_gradients(toy, capsys):
+    """With weights of 0 every input of the ReLU is 0, where its slope is 0 on one side and 1 on the other."""
+    relu = "relu: {type: neuron, kind: relu}"
+    Path("toy.yaml").write_text(CONFIG.replace("bn1: {type: batch_norm, neuron: relu}", relu))
+    assert main(["check-grads", "toy.yaml", "layers.conv1.init={type: constant, value: 0}"]) == 0
+    *rows, kinks, verdict = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows if row.endswith("kink")] == ["conv1.weight", "conv1.bias"]
+    assert kinks == "2 of 4 not comparable: the initial weights lie on a kink of the loss" and verdict == "none wrong"
