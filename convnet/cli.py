@@ -212,7 +212,7 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="RUN", help="run folder, or the folder of a checkpoint")
     parser.add_argument("--best", action="store_true", help="the run's best checkpoint instead of its last")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write")
-    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help=f"default: {FORMATS[0]}")
+    parser.add_argument("--format", choices=FORMATS, help=f"default: as FILE ends, else {FORMATS[0]}")
     parser.add_argument("--names", choices=("convnet", "torchvision"), default="convnet", help="of the tensors")
     parser.add_argument("--arch", choices=ARCHITECTURES, help="torchvision's name of the network, for its names")
 
@@ -324,14 +324,18 @@ def _import_cuda_convnet2(args: Args, console: Console) -> int:
 
 
 def _export(args: Args, console: Console) -> int:
-    from convnet.formats.export import export
+    from convnet.formats.export import export, format_of
     from convnet.run import find_checkpoint
 
     if (args.names == "torchvision") != (args.arch is not None):
         raise UserError("--names torchvision and --arch go together")
     found = find_checkpoint(args.model, console.warn, best=args.best)
-    export(found, Path(args.output), args.format, arch=args.arch)
-    console.say(f"{args.output}: {found.path} as {args.format}")
+    target = Path(args.output)
+    kind = format_of(target, args.format)
+    if args.arch and kind == "onnx":
+        raise UserError("--names torchvision is for tensors; expected --format safetensors or npz, found onnx")
+    export(found, target, kind, arch=args.arch)
+    console.say(f"{target}: {found.path} as {kind}")
     return 0
 
 

@@ -12,7 +12,7 @@ from convnet.checkpoint import Checkpoint
 from convnet.config import Config, ConfigError, load_config
 from convnet.data import DataError, FolderSource, Pipeline, Source, Transform
 from convnet.graph.engine import Engine
-from convnet.graph.net import Network
+from convnet.graph.net import LABELS, Network, Node
 from convnet.graph.update import Rule
 from convnet.train.rates import trainable
 
@@ -111,16 +111,25 @@ def make_transform(config: Config, split: Any, network: Network) -> Transform:
 
 
 def check_classes(config: Config, network: Network, classes: Sequence[str], where: str) -> None:
-    """Raise ConfigError unless a network that classifies has an output for each class of `where`."""
-    if network.classifier is None or len(classes) == network.outputs:
-        return
-    (name, *_), specs = network.classifier.inputs, {spec.name: spec for spec in config.layers}
-    node = network[name]
+    """Raise ConfigError unless every cost that reads labels has an output for each class of `where`.
+
+    One output is enough for two classes.
+    """
+    for cost in network.costs:
+        outputs = cost.in_shapes[0].features
+        fits = outputs == len(classes) or (outputs == 1 and len(classes) <= 2)
+        if LABELS in cost.inputs and not fits:
+            expected = f"expected {len(classes)} outputs, one for each class of {where}, found {outputs}"
+            raise config.locate(ConfigError(expected, *_origin(config, network, cost)))
+
+
+def _origin(config: Config, network: Network, cost: Node) -> tuple[tuple[str, ...], str | None]:
+    """Where the config says how many outputs there are for a cost: the section of a layer, and the option."""
+    node = network[cost.inputs[0]]
     while "outputs" not in vars(node.layer) and "filters" not in vars(node.layer) and node.inputs:
         node = network[node.inputs[0]]
-    key = next((key for key in ("outputs", "filters") if key in vars(node.layer)), None)
-    expected = f"expected {len(classes)} outputs, one for each class of {where}, found {network.outputs}"
-    raise config.locate(ConfigError(expected, specs[node.name].path, key))
+    (path,) = (spec.path for spec in config.layers if spec.name == node.name)
+    return path, next((key for key in ("outputs", "filters") if key in vars(node.layer)), None)
 
 
 def open_checkpoint(found: Checkpoint, backend: Any, overrides: Sequence[str] = ()) -> tuple[Config, Engine]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from kernels import cost, eltwise
+from kernels.op import Op
 from layers.base import Emit, Layer, Shape, axes
 from layers.cost import Cost
 from layers.neuron import Neuron
@@ -21,6 +22,8 @@ class TargetCost(Cost):
 
     arity: ClassVar[tuple[int, int | None]] = (2, 2)
     takes_targets: ClassVar[bool] = True
+    ops: ClassVar[tuple[Op, Op]]  # forward and backward, of probabilities
+    logits_ops: ClassVar[tuple[Op, Op]]
 
     logits: bool = option(False, doc="the first input holds logits, not probabilities")
 
@@ -44,6 +47,25 @@ class TargetCost(Cost):
             classes, _, _, batch = xs[0].shape
             emit(cost.ONE_HOT, cost.OneHot(classes, batch), labels=xs[1], t=self.targets(emit, xs))
 
+    def geometry(self, emit: Emit, x: Any) -> Any:
+        """That of all four operations."""
+        raise NotImplementedError
+
+    def forward(self, emit: Emit, xs: Sequence[Any], y: Any) -> None:
+        self.spread(emit, xs)
+        g, t = self.geometry(emit, xs[0]), self.targets(emit, xs)
+        if self.logits:
+            emit(self.logits_ops[0], g, x=xs[0], t=t, p=self.probabilities(emit, xs), y=y)
+        else:
+            emit(self.ops[0], g, x=xs[0], t=t, y=y)
+
+    def backward(self, emit: Emit, xs: Sequence[Any], y: Any, dy: Any, dxs: Sequence[Any]) -> None:
+        g, t, p = self.geometry(emit, xs[0]), self.targets(emit, xs), self.probabilities(emit, xs)
+        if dxs[0] is not None and self.logits:
+            emit(self.logits_ops[1], g, p=p, t=t, dx=dxs[0])
+        elif dxs[0] is not None:
+            emit(self.ops[1], g, x=p, t=t, dx=dxs[0])
+
 
 def _labels(xs: Sequence[Any]) -> bool:
     return len(xs[1].shape) == 1
@@ -60,6 +82,9 @@ class Crossent(TargetCost):
     coeff (p sum(t) - t) / batch_size. Otherwise log 0 is -50 and the gradient of p is -coeff t / p / batch_size.
     """
 
+    ops: ClassVar[tuple[Op, Op]] = cost.CROSSENT_FORWARD, cost.CROSSENT_BACKWARD
+    logits_ops: ClassVar[tuple[Op, Op]] = cost.CROSSENT_LOGITS_FORWARD, cost.CROSSENT_LOGITS_BACKWARD
+
     def fused(self, source: Layer) -> Layer | None:
         return replace(self, logits=True) if source.type == "softmax" else None
 
@@ -71,22 +96,7 @@ class Crossent(TargetCost):
             raise ConfigError(f"expected the probabilities of two or more classes, Kx1x1, found {x}", key="inputs")
         super().check(*inputs)
 
-    def forward(self, emit: Emit, xs: Sequence[Any], y: Any) -> None:
-        self.spread(emit, xs)
-        g, t = self._geometry(emit, xs[0]), self.targets(emit, xs)
-        if self.logits:
-            emit(cost.CROSSENT_LOGITS_FORWARD, g, x=xs[0], t=t, p=self.probabilities(emit, xs), y=y)
-        else:
-            emit(cost.CROSSENT_FORWARD, g, x=xs[0], t=t, y=y)
-
-    def backward(self, emit: Emit, xs: Sequence[Any], y: Any, dy: Any, dxs: Sequence[Any]) -> None:
-        g, t, p = self._geometry(emit, xs[0]), self.targets(emit, xs), self.probabilities(emit, xs)
-        if dxs[0] is not None and self.logits:
-            emit(cost.CROSSENT_LOGITS_BACKWARD, g, p=p, t=t, dx=dxs[0])
-        elif dxs[0] is not None:
-            emit(cost.CROSSENT_BACKWARD, g, x=p, t=t, dx=dxs[0])
-
-    def _geometry(self, emit: Emit, x: Any) -> cost.Crossent:
+    def geometry(self, emit: Emit, x: Any) -> cost.Crossent:
         classes, _, _, batch = x.shape
         return cost.Crossent(classes, batch, self.scale(emit))
 
@@ -104,6 +114,9 @@ class Bce(TargetCost):
     is -50, and the gradient of p is coeff ((1 - t) / (1 - p) - pos_weight t / p) / batch_size.
     """
 
+    ops: ClassVar[tuple[Op, Op]] = cost.BCE_FORWARD, cost.BCE_BACKWARD
+    logits_ops: ClassVar[tuple[Op, Op]] = cost.BCE_LOGITS_FORWARD, cost.BCE_LOGITS_BACKWARD
+
     logits: bool = option(True, doc="the first input holds logits, not probabilities")
     pos_weight: float = option(1.0, above=0, doc="weight of the elements whose target is 1")
 
@@ -113,22 +126,7 @@ class Bce(TargetCost):
     def results(self, *inputs: Shape) -> tuple[str, ...]:
         return ("loss", "bit_error", *["top1_error"] * _classes((inputs[0].channels, *_sides(inputs[0]))))
 
-    def forward(self, emit: Emit, xs: Sequence[Any], y: Any) -> None:
-        self.spread(emit, xs)
-        g, t = self._geometry(emit, xs[0]), self.targets(emit, xs)
-        if self.logits:
-            emit(cost.BCE_LOGITS_FORWARD, g, x=xs[0], t=t, p=self.probabilities(emit, xs), y=y)
-        else:
-            emit(cost.BCE_FORWARD, g, x=xs[0], t=t, y=y)
-
-    def backward(self, emit: Emit, xs: Sequence[Any], y: Any, dy: Any, dxs: Sequence[Any]) -> None:
-        g, t, p = self._geometry(emit, xs[0]), self.targets(emit, xs), self.probabilities(emit, xs)
-        if dxs[0] is not None and self.logits:
-            emit(cost.BCE_LOGITS_BACKWARD, g, p=p, t=t, dx=dxs[0])
-        elif dxs[0] is not None:
-            emit(cost.BCE_BACKWARD, g, x=p, t=t, dx=dxs[0])
-
-    def _geometry(self, emit: Emit, x: Any) -> cost.Bce:
+    def geometry(self, emit: Emit, x: Any) -> cost.Bce:
         return cost.Bce(**axes(x), weight=self.pos_weight, scale=self.scale(emit), top1=_classes(x.shape[:3]))
 
 

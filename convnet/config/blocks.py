@@ -111,9 +111,12 @@ class _Expansion:
     def _block(self, name: str, section: Tree) -> tuple[str, Tree]:
         """The name and the layers of the block that a section uses: one of `blocks`, or written in its place."""
         block = section.value["block"]
-        kind, body = ("", block) if isinstance(block.value, dict) else (block.value, self.blocks.get(str(block.value)))
+        if not isinstance(block.value, dict | str):
+            found = f"block: expected the name of a block, or its layers, found {show(block.plain())}"
+            raise _error(name, block, found)
+        kind, body = ("", block) if isinstance(block.value, dict) else (block.value, self.blocks.get(block.value))
         if body is None:
-            near = suggest(str(kind), self.blocks) if self.blocks else "; there is no section 'blocks'"
+            near = suggest(kind, self.blocks) if self.blocks else "; there is no section 'blocks'"
             raise _error(name, block, f"unknown block '{kind}'{near}")
         if kind and kind in self.open:
             raise _error(name, block, f"block '{kind}' contains itself")

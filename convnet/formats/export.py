@@ -1,18 +1,15 @@
 """Trained networks for other tools: safetensors and npz under PyTorch's names, or ONNX."""
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
 from convnet import session
 from convnet.checkpoint import CONFIG, Arrays, Checkpoint, check_tensors, write_tensors
 from convnet.config import load_config
-from convnet.errors import naming
 from convnet.formats import torchvision
+from convnet.formats.files import writing
 from convnet.graph.net import Network
 
 FORMATS = ("safetensors", "npz", "onnx")
@@ -32,15 +29,16 @@ def export(found: Checkpoint, target: Path, kind: str, *, arch: str | None = Non
         from convnet.formats.onnx import onnx_model
 
         model = onnx_model(network, found.trained, mean=config.data.mean, std=config.data.std, name=config.name)
-        _write(target, lambda file: file.write(model.SerializeToString()))
+        with writing(target) as partial:
+            partial.write_bytes(model.SerializeToString())
         return
     tensors = named(network, found.trained, found.state["step"], arch)
-    if kind == "npz":
-        _write(target, lambda file: np.savez(file, allow_pickle=False, **tensors))
-    else:
-        metadata = {"format": "pt", "classes": json.dumps(found.state["classes"])}
-        write_tensors(_partial(target), tensors, metadata)
-        os.replace(_partial(target), target)
+    with writing(target) as partial:
+        if kind == "npz":
+            with partial.open("wb") as file:
+                np.savez(file, allow_pickle=False, **tensors)
+        else:
+            write_tensors(partial, tensors, {"format": "pt", "classes": json.dumps(found.state["classes"])})
 
 
 def named(network: Network, weights: Arrays, steps: int, arch: str | None) -> Arrays:
@@ -54,11 +52,7 @@ def named(network: Network, weights: Arrays, steps: int, arch: str | None) -> Ar
     return {names[name]: array for name, array in weights.items()} | counters
 
 
-def _write(target: Path, write: Callable[[BinaryIO], object]) -> None:
-    with naming(_partial(target)), _partial(target).open("wb") as file:
-        write(file)
-    os.replace(_partial(target), target)
-
-
-def _partial(target: Path) -> Path:
-    return target.with_name(f".writing-{target.name}")
+def format_of(target: Path, given: str | None) -> str:
+    """The format given, else the one that the file's name ends with, else safetensors."""
+    ending = target.suffix.lower().removeprefix(".")
+    return given or (ending if ending in FORMATS else FORMATS[0])

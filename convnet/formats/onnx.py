@@ -32,12 +32,12 @@ def onnx_model(
         raise UserError("ONNX needs the package onnx: pip install onnx") from None
     graph = _Graph(network, weights)
     graph.normalize(network.data[0], mean, std)
-    scores = network.costs[0].inputs[0]
+    scores, features = network.main.inputs[0], network.main.in_shapes[0].features
     for node in _needed(network, scores):
         graph.add(node)
     graph.emit("Flatten", [graph.values[scores]], "scores", axis=1)
     inputs = [graph.info("pixels", network.data[0].shape)]
-    outputs = [onnx.helper.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, ["N", network.outputs])]
+    outputs = [onnx.helper.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, ["N", features])]
     made = onnx.helper.make_graph(graph.nodes, name, inputs, outputs, graph.initializers)
     opset = onnx.helper.make_opsetid("", OPSET)
     model = onnx.helper.make_model(

@@ -4,8 +4,10 @@ Such a file is a pickle, and unpickling calls whatever the file names.  Here not
 that a state dict needs; a file that names anything else is refused, by that name.
 """
 
+import math
 import pickle
 import zipfile
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,26 +27,34 @@ DTYPES = {
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # the first two pickles of the format before zip
 MALFORMED = (
     pickle.UnpicklingError, zipfile.BadZipFile, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError,
-    OverflowError,
+    OverflowError, OSError, MemoryError, zlib.error,
+    RuntimeError,  # of zipfile: an encrypted file, a compression it does not know
 )  # fmt: skip
 
 
+class _Fixed:
+    """What a pickle cannot change: its BUILD writes even to frozen objects, and to those that outlive the file."""
+
+    def __setstate__(self, state: Any) -> None:
+        raise pickle.UnpicklingError("it changes what it is made of")
+
+
 @dataclass(frozen=True)
-class _Kind:
+class _Kind(_Fixed):
     """A type of storage; it cannot be called."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class _Storage:
+class _Storage(_Fixed):
     kind: str
     key: str
     elements: int
 
 
 @dataclass(frozen=True)
-class _Tensor:
+class _Tensor(_Fixed):
     """A strided view of a storage, in elements."""
 
     storage: _Storage
@@ -58,6 +68,8 @@ class _Tensor:
         end = self.offset + sum((n - 1) * stride for n, stride in sides) + 1 if all(self.shape) else self.offset
         if min((self.offset, *self.shape, *self.strides)) < 0 or end > len(storage):
             raise ValueError(f"a tensor reaches outside its storage of {len(storage)} elements")
+        if math.prod(self.shape) > len(storage):  # strides of 0 make any size of a few bytes
+            raise ValueError(f"a tensor of {self.shape} is larger than its storage of {len(storage)} elements")
         steps = [stride * storage.itemsize for stride in self.strides]
         view = np.lib.stride_tricks.as_strided(storage[self.offset :], self.shape, steps, writeable=False)
         if self.storage.kind == "BFloat16Storage":
@@ -93,11 +105,12 @@ class _Unpickler(pickle.Unpickler):
 
 def read_pytorch(path: Path) -> dict[str, np.ndarray]:
     """The tensors of a state dict by name; UserError for a file that is damaged, or that holds anything else."""
-    try:
-        with path.open("rb") as file:
+    with path.open("rb") as file:
+        try:
             return _from_zip(file) if zipfile.is_zipfile(file) else _from_stream(file)
-    except MALFORMED as error:
-        raise UserError(f"{path}: not a readable PyTorch file of weights: {error or type(error).__name__}") from None
+        except MALFORMED as error:
+            found = str(error) or type(error).__name__
+            raise UserError(f"{path}: not a readable PyTorch file of weights: {found}") from None
 
 
 def _from_zip(file: BinaryIO) -> dict[str, np.ndarray]:
@@ -115,6 +128,9 @@ def _from_zip(file: BinaryIO) -> dict[str, np.ndarray]:
 
 def _from_stream(file: BinaryIO) -> dict[str, np.ndarray]:
     """Pickles one after the other: magic number, version, system, tensors, keys; then each storage after its length."""
+    file.seek(0)
+    if file.read(2) == b"PK":
+        raise ValueError("a zip file without its end; it may be cut off")
     file.seek(0)
     if _Unpickler(file).load() != MAGIC or _Unpickler(file).load() != PROTOCOL:
         raise ValueError("neither of PyTorch's two formats")

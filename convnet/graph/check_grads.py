@@ -9,6 +9,7 @@ the network is. Only a small h passes between them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ class Checker:
     def __init__(self, network: Network, *, batch: int = 4, seed: int = 1, mean: Any = 0.0, std: Any = 1.0):
         options = {"batch_size": batch, "dtype": np.float64, "seed": seed, "mean": mean, "std": std}
         self.engine, self.batch = Engine(network, NumPy(), **options), batch
+        self.targets: dict[str, np.ndarray] = {}  # by cost
         if not self.engine.trainable:
             raise ConfigError("nothing to check: the coefficients of all costs are 0", ("layers",))
         self.rng = np.random.Generator(np.random.Philox(key=seed))
@@ -119,12 +121,21 @@ class Checker:
         return found
 
     def loss(self) -> float:
-        """What the gradients are of: for each cost, its coefficient times the mean over the batch, summed."""
+        """What the gradients are of: for each cost, its coefficient times the mean over the batch, summed.
+
+        Targets are those of the first call: the gradients take them as constants, whatever they come from.
+        """
         costs = {node.name: getattr(node.layer, "coeff", 1.0) for node in self.engine.network.costs}
-        executor, total = self.engine.executor("loss", self.batch), 0.0
-        for step in executor.run_stepwise():
+        executor, total, held = self.engine.executor("loss", self.batch), 0.0, None
+        for step, following in zip_longest(executor.run_stepwise(), executor.plan.steps[1:]):
+            if held is not None:
+                held[0][...], held = held[1], None  # others may read it as it is now
             if step.layer in costs and step.phase == "forward" and "y" in step.op.writes:
                 total += costs[step.layer] * float(executor.array(step.arguments["y"])[0].mean())
+            if following is not None and "t" in following.arguments.keys() - set(following.op.writes):
+                targets = executor.array(following.arguments["t"])
+                held = targets, targets.copy()
+                targets[...] = self.targets.setdefault(following.layer, held[1])
         return total
 
 

@@ -130,7 +130,10 @@ def test_an_including_file_changes_parameters():
     [
         ("block: residual", "block: resi",
          "11:11: layer 'stage': unknown block 'resi'; did you mean 'residual'? (residual)"),
-        ("block: residual", "block: 3", "11:11: layer 'stage': unknown block '3'; expected residual"),
+        ("block: residual", "block: 3",
+         "11:11: layer 'stage': block: expected the name of a block, or its layers, found 3"),
+        ("block: residual", "block: [residual]",
+         "11:11: layer 'stage': block: expected the name of a block, or its layers, found ['residual']"),
         ("block: residual", "block: {}", "11:11: layer 'stage': block: expected a mapping of names to layers, found an "
          "empty mapping"),
         (", width: 4", "", "11:3: layer 'stage': parameter 'width' of block 'residual' is missing; c.yaml:5:25 has its "

@@ -78,9 +78,8 @@ def test_parts_of_a_batch_add_up_for_every_cost():
 
 
 def test_the_gradients_of_all_costs_together():
-    """Targets are constants to them: those of a layer that learns would have a part in the differences."""
-    network = wire(**{**HEADS, "soft": {**HEADS["soft"], "inputs": ["p", "labels"]}})
-    checks = Checker(network, batch=5, mean=127.5, std=60.0).run()
+    """Targets are constants to them, those of a layer that learns too."""
+    checks = Checker(wire(**HEADS), batch=5, mean=127.5, std=60.0).run()
     assert len(checks) == 6 and not {check.name for check in checks if not check.right}
 
 
@@ -298,6 +297,29 @@ def test_a_run_with_two_costs(toy, capsys):
     assert confusion.sum() == 12 and len(shares) == 3
     assert main(["eval", "runs/toy", "--json", "--views", "10", "--device", "cpu"]) == 0
     assert np.isfinite(json.loads(capsys.readouterr().out)["cost.loss"])
+
+
+@pytest.mark.parametrize(
+    ("outputs", "cost"), [(2, "logreg"), (4, "logreg"), (1, "bce")], ids=["too few", "too many", "one for two"]
+)
+def test_each_cost_of_labels_has_an_output_for_every_class(toy, outputs, cost):
+    told = toy(
+        "fc1: {type: fc, outputs: 3}",
+        "first: {type: logreg, inputs: [fc1, labels]}",
+        f"fc2: {{type: fc, outputs: {outputs}, inputs: data}}",
+        f"second: {{type: {cost}, inputs: [fc2, labels], coeff: 0.3}}",
+        code=2,
+    )
+    assert f"layer 'fc2': expected 3 outputs, one for each class of 'images/train', found {outputs}" in told
+    assert not Path("runs").exists()
+
+
+def test_one_output_is_enough_for_two_classes(toy, tmp_path):
+    layers = "fc1: {type: fc, outputs: 1}", "cost: {type: bce, inputs: [fc1, labels]}"
+    assert "found 1" in toy(*layers, code=2)
+    for split in ("train", "val"):
+        shutil.rmtree(tmp_path / "images" / split / "c")
+    assert main(["train", "toy.yaml", "--device", "cpu"]) == 0
 
 
 def test_the_cost_whose_loss_is_no_number_is_named(toy):

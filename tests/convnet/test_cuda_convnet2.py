@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from convnet.config import ConfigError, load_config
+from convnet.errors import UserError
 from convnet.formats.cuda_convnet2 import import_network
 from convnet.formats.cuda_convnet2.cfg import read_cfg
 from convnet.formats.cuda_convnet2.rates import Rate, read_rate
@@ -176,7 +177,7 @@ def test_rates():
         "lr": 0.1, "lr_bias": 0.02, "weight_decay": 0, "momentum": 0.5, "wball": 3, "update_every": 4,
     }  # fmt: skip
     assert len(notes) == 3 and notes[2] == "c: biases have the momentum of weights, 0.5, not 0.8"
-    assert notes[0].startswith("c: its weights follow {'type': 'constant'} there")
+    assert notes[0] == "c: its weights follow constant there, dexp with factor 250, steps 4 here"
 
 
 @pytest.mark.parametrize(
@@ -308,6 +309,12 @@ def test_a_section_without_a_layer_is_noted():
     assert notes == ["p.cfg:9: no layer is called 'drop'"]
 
 
+@pytest.mark.parametrize("text", ["", "# nothing\n", "[labels]\ntype=data\ndataIdx=1\n"])
+def test_a_file_without_layers(text):
+    with pytest.raises(ConfigError, match=r"^l\.cfg: expected sections of layers, found none with"):
+        convert(text, "")
+
+
 def test_the_command():
     Path("l.cfg").write_text(TOWERS.replace("filters=8", "filters=x"))
     Path("p.cfg").write_text("")
@@ -318,3 +325,16 @@ def test_the_command():
     Path("p.cfg").write_text("".join(f"[{name}]\n{LEARN}" for name in ("conv", "fca", "fcb", "ga", "gb")) + PARAMS)
     out, error = convnet(*command, cwd=".")
     assert out.startswith("net.yaml: l.cfg as a config") and error.startswith("warning: it ran on 2 GPUs")
+
+
+def test_a_folder_in_place_of_the_config():
+    Path("net.yaml").mkdir()
+    with pytest.raises(UserError, match=r"^net\.yaml: is a folder; expected the name of a file$"):
+        convert(HEAD + TAIL.format("data"))
+    assert not Path(".writing-net.yaml").exists()
+
+
+def test_a_mark_of_byte_order_and_windows_line_ends():
+    text = HEAD + TAIL.format("data")
+    plain = convert(text)
+    assert convert("\ufeff" + text.replace("\n", "\r\n")) == plain

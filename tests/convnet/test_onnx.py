@@ -66,8 +66,8 @@ NETWORKS = {
 }
 
 
-def engine_of(layers):
-    network = wire(data=DATA, **layers, **TAIL)
+def engine_of(layers, tail=TAIL):
+    network = wire(data=DATA, **layers, **tail)
     engine = Engine(network, NumPy(), batch_size=8, dtype=np.float64, mean=np.array(MEAN), std=np.array(STD))
     engine.initialize()
     rng = np.random.default_rng(2)
@@ -107,6 +107,22 @@ def test_what_onnx_cannot_say_is_an_error_with_the_layer(layer, expected):
     engine = engine_of({"odd": layer})
     with pytest.raises(UserError, match=f"layer 'odd': {expected}.* has no counterpart in ONNX"):
         onnx_model(engine.network, engine.tensors(), mean=MEAN, std=STD)
+
+
+@pytest.mark.parametrize(
+    "costs, outputs",
+    [
+        ({"cost": {"type": "sum2", "inputs": "code"}}, 7),
+        (
+            {"small": {"type": "sum2", "inputs": "code", "coeff": 0.1}, **TAIL, "fc": {**TAIL["fc"], "inputs": "code"}},
+            5,
+        ),  # the classifier's, not the first
+    ],
+)
+def test_the_scores_are_what_the_main_cost_reads(costs, outputs):
+    engine = engine_of({"code": {"type": "fc", "outputs": 7}}, costs)
+    model = onnx_model(engine.network, engine.tensors(), mean=MEAN, std=STD)
+    assert [side.dim_value for side in model.graph.output[0].type.tensor_type.shape.dim] == [0, outputs]
 
 
 def test_export_of_a_run(tmp_path, monkeypatch, capsys):

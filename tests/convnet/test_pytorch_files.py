@@ -1,6 +1,7 @@
 """PyTorch's files are read without PyTorch, and nothing in them is called."""
 
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -102,3 +103,53 @@ def test_damaged_files(tmp_path):
         path.write_bytes(whole[:end])
         with pytest.raises(UserError, match=r"a\.pth: not a readable PyTorch file"):
             read_pytorch(path)
+
+
+def test_a_tensor_is_no_larger_than_its_storage(tmp_path):
+    save_zip(tmp_path / "a.pth", wide(shape=(2**40,), strides=(0,)))
+    with pytest.raises(UserError, match=r"a tensor of \(1099511627776,\) is larger than its storage of 3 elements"):
+        read_pytorch(tmp_path / "a.pth")
+
+
+@pytest.mark.parametrize("field, value", [(6, 1), (6, 1 << 6), (8, 99)])
+def test_zip_files_of_other_kinds(field, value, tmp_path):
+    """Encrypted, strongly encrypted, and compressed in an unknown way."""
+    path = tmp_path / "a.pth"
+    save_zip(path, state(ARRAYS))
+    data = bytearray(path.read_bytes())
+    data[field] = value
+    data[data.index(b"PK\1\2") + field + 2] = value
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=r"a\.pth: not a readable PyTorch file of weights: "):
+        read_pytorch(path)
+
+
+def test_damaged_compression(tmp_path):
+    path = tmp_path / "a.pth"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("net/data.pkl", pickle.dumps({}))
+    data = bytearray(path.read_bytes())
+    start = data.index(b"data.pkl") + 8
+    data[start : start + 2] = b"\xff\xff"
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=r"a\.pth: not a readable PyTorch file of weights: "):
+        read_pytorch(path)
+
+
+def test_a_file_does_not_change_what_reads_the_next(tmp_path):
+    """BUILD, an instruction of pickles, would write to the type of a storage, which outlives the file."""
+    save_zip(tmp_path / "good.pth", wide())
+    path = tmp_path / "bad.pth"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("net/data.pkl", b"ctorch\nFloatStorage\n(S'name'\nS'x'\ndb.")
+    with pytest.raises(UserError, match="it changes what it is made of"):
+        read_pytorch(path)
+    assert list(read_pytorch(tmp_path / "good.pth")) == ["w"]
+
+
+def test_a_zip_file_that_is_cut_off(tmp_path):
+    path = tmp_path / "a.pth"
+    save_zip(path, state(ARRAYS))
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(UserError, match=r"a zip file without its end; it may be cut off"):
+        read_pytorch(path)

@@ -9,6 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from convnet import cli, session
 from convnet.config import load_config
+from convnet.formats.export import format_of
 from convnet.formats.torchvision import ARCHITECTURES, default_config, names
 from convnet.run import find_checkpoint
 from kernels.backend import NumPy
@@ -74,10 +75,30 @@ def test_import_and_export(save, name, weights, tmp_path, monkeypatch, capsys):
     assert cli.main(again) == 0
     back = load_file("again.safetensors")
     assert back.keys() == weights.keys() and all(np.array_equal(back[n], weights[n]) for n in weights)
-    assert cli.main(["export", "run", "-o", "ours.npz", "--format", "npz"]) == 0
+    assert cli.main(["export", "run", "-o", "ours.npz"]) == 0  # as the name ends
     with np.load("ours.npz") as arrays:
         assert set(arrays) == set(engine.parameters)
         assert np.array_equal(arrays["fire2.squeeze.weight"], weights["features.3.squeeze.weight"])
+    capsys.readouterr()
+    assert cli.main(["export", "run", "-o", "x.onnx", "--names", "torchvision", "--arch", "squeezenet1_1"]) == 1
+    assert "expected --format safetensors or npz, found onnx" in capsys.readouterr().err
+    for kind, target, expected in [
+        ("safetensors", "run", "run: is a folder; expected the name of a file"),
+        ("npz", "run", "run: is a folder; expected the name of a file"),
+        ("npz", "none/x.npz", "none/x.npz: there is no folder 'none'"),
+    ]:
+        assert cli.main(["export", "run", "-o", target, "--format", kind]) == 1
+        assert capsys.readouterr().err == f"error: {expected}\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "run", "again.safetensors", "ours.npz"])
+
+
+@pytest.mark.parametrize(
+    "target, given, expected",
+    [("a.onnx", None, "onnx"), ("a.NPZ", None, "npz"), ("a", None, "safetensors"), ("a.pt", None, "safetensors"),
+     ("a.npz", "safetensors", "safetensors")],
+)  # fmt: skip
+def test_the_format_is_given_or_as_the_name_ends(target, given, expected):
+    assert format_of(Path(target), given) == expected
 
 
 def test_batch_norm_counts_batches(tmp_path):

@@ -3,7 +3,6 @@
 Towers on several GPUs become one network, since here a layer does not say where it runs.
 """
 
-import os
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ from typing import Any
 from convnet import session
 from convnet.config import ConfigError, load_config
 from convnet.config.dump import yaml_text
-from convnet.errors import naming
 from convnet.formats.cuda_convnet2.cfg import Section, read_cfg
 from convnet.formats.cuda_convnet2.conversion import Check, Conversion
 from convnet.formats.cuda_convnet2.layers import convert
 from convnet.formats.cuda_convnet2.rates import solver_section
+from convnet.formats.files import writing
 from convnet.graph.net import Network
 
 BATCH = 128  # cuda-convnet2's default
@@ -33,20 +32,17 @@ def import_network(layers: Path, params: Path, target: Path, *, size: int, data:
     for section in read_cfg(layers).values():
         _merge(section, parameters.pop(section.name, None))
         convert(net, section)
+    if not net.layers:
+        raise ConfigError("expected sections of layers, found none with a layer of a network", position=str(layers))
     net.notes += [f"{s.place}: no layer is called '{name}'" for name, s in parameters.items()]
     solver, own, notes = solver_section(net.learned)
     for name, options in own.items():
         net.layers[name] |= {"solver": options} if options else {}
     net.notes += notes + _towers(net)
     text = _text(net, solver, f"{layers.name} and {params.name}", data, epochs)
-    partial = target.with_name(f".writing-{target.name}")
-    try:
-        with naming(partial):
-            partial.write_text(text, "utf-8")
+    with writing(target) as partial:
+        partial.write_text(text, "utf-8")
         _check(net, partial)
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
     return net.notes
 
 

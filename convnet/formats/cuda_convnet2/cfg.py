@@ -114,7 +114,7 @@ def read_cfg(path: Path) -> dict[str, Section]:
     sections: dict[str, Section] = {}
     section: Section | None = None
     entry: Entry | None = None
-    for number, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), 1):
+    for number, line in enumerate(path.read_text("utf-8-sig", errors="replace").splitlines(), 1):
         place, text = f"{path}:{number}", re.split(r"\s;", line, maxsplit=1)[0].rstrip()
         if not text.strip() or text.lstrip()[0] in "#;":
             continue

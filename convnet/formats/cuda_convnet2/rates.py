@@ -86,7 +86,7 @@ def solver_section(learned: list[Learned]) -> tuple[dict[str, Any], dict[str, di
         own[one.layer] = _own(one, lr, lr_bias, momentum, decay) | one.more
         for rate, common, what in ((one.weights, schedules[0], "weights"), (one.biases, schedules[1], "biases")):
             if rate and rate.base and _shape(rate) != common:
-                notes.append(f"{one.layer}: its {what} follow {rate.schedule} there, {common.schedule} here")
+                notes.append(f"{one.layer}: its {what} follow {_told(rate)} there, {_told(common)} here")
         if one.biases and one.bias_momentum != one.momentum:
             notes.append(
                 f"{one.layer}: biases have the momentum of weights, {one.momentum:g}, not {one.bias_momentum:g}"
@@ -96,6 +96,12 @@ def solver_section(learned: list[Learned]) -> tuple[dict[str, Any], dict[str, di
 
 def _shape(rate: Rate) -> Rate:
     return Rate(1, rate.kind, rate.factor, rate.steps)
+
+
+def _told(rate: Rate) -> str:
+    """A schedule in words: dexp with factor 250, steps 4."""
+    kind, *options = [f"{name} {value:g}" if name != "type" else value for name, value in rate.schedule.items()]
+    return f"{kind} with {', '.join(options)}" if options else str(kind)
 
 
 def _own(one: Learned, lr: float, lr_bias: float, momentum: float, decay: float) -> dict[str, Any]:
