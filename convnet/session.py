@@ -12,9 +12,10 @@ from convnet.checkpoint import Checkpoint
 from convnet.config import Config, ConfigError, load_config
 from convnet.data import DataError, FolderSource, Pipeline, Source, Transform
 from convnet.graph.engine import Engine
-from convnet.graph.net import LABELS, Network, Node
+from convnet.graph.net import Network, Node
 from convnet.graph.update import Rule
 from convnet.train.rates import trainable
+from layers.base import LABELS
 
 
 def make_network(config: Config) -> Network:

@@ -1,6 +1,6 @@
-"""Which tile of a matrix product to try first.  include/gemm.cuh is the device's side."""
+"""Launches of matrix products: which tile to try first (include/gemm.cuh is the device's side), or a sum a thread."""
 
-from kernels.op import ceil_div
+from kernels.op import Launch, ceil_div
 
 THREADS = 256
 PROCESSORS = 132  # multiprocessors of the GPU that first guesses are made for
@@ -17,3 +17,8 @@ def ranked_tile(rows: int, columns: int, products: int, rank: int) -> tuple[int,
         return ceil_div(blocks, PROCESSORS) * tile[0] * tile[1] / TILES[tile]
 
     return sorted(TILES, key=cost)[rank]
+
+
+def one_a_thread(count: int) -> Launch:
+    """A launch of `count` threads."""
+    return Launch((ceil_div(count, THREADS),), (THREADS,))

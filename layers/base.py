@@ -13,6 +13,8 @@ from kernels.op import Op
 from layers.initializers import Initializer
 from layers.options import LAYERS, Options, Registry
 
+LABELS = "labels"  # the reserved input name of the label vector
+
 
 @dataclass(frozen=True)
 class Shape:

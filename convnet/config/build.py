@@ -9,8 +9,8 @@ from typing import Any
 
 import layers
 from convnet.config.load import Document, load, locate
-from convnet.config.schema import LABELS, Config, LayerSpec
-from layers.base import Layer
+from convnet.config.schema import Config, LayerSpec
+from layers.base import LABELS, Layer
 from layers.neuron import Neuron
 from layers.options import LAYERS, ConfigError, build, show
 from layers.registry import nearest, one_of

@@ -11,7 +11,6 @@ from layers.base import Layer
 from layers.data import Data as DataLayer
 from layers.options import ConfigError, LayerSolver, Options, Path, Registry, option, show
 
-LABELS = "labels"  # the input that stands for the labels of a batch
 SOLVERS = Registry("solver", default="sgd")
 
 

@@ -6,13 +6,12 @@ from functools import cached_property
 from math import prod
 from typing import Any, Protocol
 
-from layers.base import Layer, Param, Shape, State
+from layers.base import LABELS, Layer, Param, Shape, State
 from layers.cost import Cost
 from layers.options import ConfigError
 from layers.registry import nearest
 
 FEATURES_MOST = 2**31 - 1  # numbers in the map of a sample: kernels count them in 32 bits
-LABELS = "labels"  # the reserved input name of the label vector
 
 
 class LayerSpec(Protocol):

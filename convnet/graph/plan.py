@@ -10,7 +10,6 @@ from convnet.graph.steps import Step, Value
 from kernels.op import Op, Variant
 
 Choose = Callable[[Op, Any], tuple[Variant | None, kernels.op.Plan]]
-WORKSPACE = "workspace"
 
 
 @dataclass(frozen=True)

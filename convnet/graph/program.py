@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convnet.graph.net import LABELS, Network, Node
+from convnet.graph.net import Network, Node
 from convnet.graph.steps import Recorder, Step, Value
 from kernels import cost
-from layers.base import Shape
+from layers.base import LABELS
 
 RING = 1024  # steps whose results are kept on the device until the log reads them
 COUNTS, EVALUATED = "counts of", "evaluated counts of"  # what a cost has counted since the start, before its name
@@ -71,7 +71,7 @@ class _Record:
 
     def __init__(self, network: Network, values: Values, batch: int, *, training: bool, accumulate: bool = False):
         self.network, self.values, self.batch = network, values, batch
-        self.needed = _feeding_costs(network)
+        self.needed, self.layouts = _feeding_costs(network), network.layouts()
         self.recorder = Recorder(
             dtype=values.dtype,
             training=training,
@@ -99,13 +99,14 @@ class _Record:
         }
         return {**self.values.flat, **inputs}
 
-    def _map(self, name: str, shape: Shape) -> Value:
-        extent = (shape.channels, shape.height, shape.width, self.batch)
-        return Value(name, extent, self.values.dtype, self.network.layouts()[name.removeprefix("d ")])
+    def _map(self, node: Node, name: str) -> Value:
+        """A value with the shape and layout of a node's output."""
+        extent = (node.shape.channels, node.shape.height, node.shape.width, self.batch)
+        return Value(name, extent, self.values.dtype, self.layouts[node.name])
 
     def forward(self) -> Program:
         for node in self._nodes():
-            y = self.outputs[node.name] = self._map(node.name, node.shape)
+            y = self.outputs[node.name] = self._map(node, node.name)
             node.layer.forward(self.recorder.at(node.name, "forward"), self._xs(node), y)
         main = self.network.main
         probabilities = main.cost.probabilities(self.recorder.at(main.name, "forward"), self._xs(main))
@@ -144,7 +145,7 @@ class _Record:
 
     def _gradient(self, name: str) -> Value:
         if name not in self.output_gradients:
-            self.output_gradients[name] = self._map(f"d {name}", self.network[name].shape)
+            self.output_gradients[name] = self._map(self.network[name], f"d {name}")
         return self.output_gradients[name]
 
     def _nodes(self) -> list[Node]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from kernels.conv import reference
 from kernels.conv.geometry import Conv
 from kernels.op import Launch, Op, Plan, ceil_div
-from kernels.tiles import PROCESSORS, RANKS, THREADS, ranked_tile
+from kernels.tiles import PROCESSORS, RANKS, THREADS, one_a_thread, ranked_tile
 
 FORWARD = Op("conv.forward", reference.forward, writes=("y",))
 DGRAD = Op("conv.dgrad", reference.dgrad, writes=("dx",))
@@ -25,11 +25,6 @@ def tiled_launch(g: Conv, tile: tuple[int, int], blocks: int, **define: int) -> 
     vector = 4 if g.batch % 4 == 0 else 1  # samples that one load takes
     constants = {"TILE_M": tile[0], "TILE_J": tile[1], "VECTOR": vector, **define}
     return Launch(grid=(blocks,), block=(THREADS,), define=tuple(constants.items()))
-
-
-def one_a_thread(count: int) -> Launch:
-    """A launch of `count` threads."""
-    return Launch(grid=(ceil_div(count, THREADS),), block=(THREADS,))
 
 
 def enough(rows: int, what: str) -> str:

@@ -10,7 +10,6 @@ __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000);
 __device__ __forceinline__ float not_a_number() { return __int_as_float(0x7fffffff); }
 
 __device__ __forceinline__ long long global_thread() { return blockIdx.x * (long long)blockDim.x + threadIdx.x; }
-__device__ __forceinline__ long long grid_threads() { return gridDim.x * (long long)blockDim.x; }
 
 // `count` neighbours, read and written in one access; their address is a multiple of their size.
 template <typename T, int count>

@@ -8,7 +8,7 @@ from kernels.local import reference
 from kernels.local.geometry import Local, Units
 from kernels.op import Launch, Op, ceil_div
 from kernels.rows import VECTOR, map_launch, next_power_of_two, whole_batch_vectors
-from kernels.tiles import RANKS, THREADS, ranked_tile
+from kernels.tiles import RANKS, THREADS, one_a_thread, ranked_tile
 
 FORWARD = Op("local.forward", reference.forward, writes=("y",))
 DGRAD = Op("local.dgrad", reference.dgrad, writes=("dx",))
@@ -27,11 +27,6 @@ def tiled_launch(g: Local, rows: int, columns: int, products: int, rank: int) ->
     define = (("TILE_M", tile[0]), ("TILE_J", tile[1]), ("VECTOR", vector))
     blocks = ceil_div(rows, tile[0]) * ceil_div(columns, tile[1]) * products
     return Launch((blocks,), (THREADS,), define=define)
-
-
-def one_a_thread(count: int) -> Launch:
-    """A launch of `count` threads."""
-    return Launch((ceil_div(count, THREADS),), (THREADS,))
 
 
 def enough(rows: int, what: str, batch: int = LEAST_BATCH) -> str:

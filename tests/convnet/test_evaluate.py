@@ -13,18 +13,13 @@ from convnet.cli import main
 from convnet.device import open_device
 from convnet.evaluate import Evaluation, evaluate, score
 from convnet.run import find_checkpoint
-from tests.convnet.toy import write_toy
+from tests.convnet.toy import train_toy
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A folder with the toy, and its run."""
-    folder = tmp_path_factory.mktemp("evaluate")
-    write_toy(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert main(["train", "toy.yaml", "--device", "cpu"]) == 0
-    return folder
+    return train_toy(tmp_path_factory.mktemp("evaluate"))
 
 
 @pytest.fixture

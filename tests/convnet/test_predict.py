@@ -7,17 +7,13 @@ import json
 import pytest
 
 from convnet.cli import main
-from tests.convnet.toy import write_toy
+from tests.convnet.toy import train_toy
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("predict")
-    write_toy(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert main(["train", "toy.yaml", "--device", "cpu"]) == 0
-    return folder
+    """A folder with the toy, and its run."""
+    return train_toy(tmp_path_factory.mktemp("predict"))
 
 
 @pytest.fixture

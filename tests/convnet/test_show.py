@@ -11,18 +11,13 @@ from convnet.cli import main
 from convnet.run import find_checkpoint
 from convnet.show import filter_images, mosaic, predictions
 from kernels.backend import NumPy
-from tests.convnet.toy import convnet, write_toy
+from tests.convnet.toy import convnet, train_toy
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder with a run in runs/toy."""
-    folder = tmp_path_factory.mktemp("show")
-    write_toy(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert main(["train", "toy.yaml", "--device", "cpu", "train.epochs=1"]) == 0
-    return folder
+    """A folder with the toy, and its run."""
+    return train_toy(tmp_path_factory.mktemp("show"), "train.epochs=1")
 
 
 @pytest.fixture

@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
+
+from convnet.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,6 +54,15 @@ def write_toy(folder, config=CONFIG, **options):
     write_images(folder / "images/train", **options)
     write_images(folder / "images/val", seed=1, **{"each": 4, **options})
     (folder / "toy.yaml").write_text(config)
+
+
+def train_toy(folder, *overrides):
+    """The toy in `folder`, and a run of it in runs/toy."""
+    write_toy(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["train", "toy.yaml", "--device", "cpu", *overrides]) == 0
+    return folder
 
 
 def command(*args):

@@ -8,7 +8,6 @@ from convnet.formats.cuda_convnet2.rates import Learned
 from layers.registry import suggest
 from layers.values import as_integer
 
-LABELS = "labels"
 Options = dict[str, Any]
 
 

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from convnet.formats.cuda_convnet2.cfg import Section
-from convnet.formats.cuda_convnet2.conversion import LABELS, Check, Conversion, Options
+from convnet.formats.cuda_convnet2.conversion import Check, Conversion, Options
 from convnet.formats.cuda_convnet2.weighted import filters, fully_connected
+from layers.base import LABELS
 from layers.registry import suggest
 from layers.values import as_number
 
