@@ -36,8 +36,11 @@ class Weighted(Layer):
     init: Initializer = option(He(), doc="initial weights; the default keeps the scale of activations through ReLUs")
     init_bias: Initializer = option(Constant(), doc="initial biases")
     solver: WeightSolver = option(WeightSolver(), doc="learning parameters of this layer")
-    share: str | None = option(None, doc="a layer above of this type, whose weights (not biases) are used here too, "
-                               "with the init and the learning parameters that they have there")  # fmt: skip
+    share: str | None = option(
+        None,
+        doc="a layer above of this type, whose weights (not biases) are used here too, with the init and the learning "
+        "parameters that they have there; `solver` is for biases",
+    )
 
     def weights(self, shape: tuple[int, ...]) -> dict[str, Param]:
         """Parameters for weights of `shape`, outputs first: each output sums the product of the other sides."""

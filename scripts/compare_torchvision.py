@@ -157,8 +157,9 @@ def main() -> int:
         versions = {"torch": torch.__version__, "torchvision": torchvision.__version__}
         what = "relative errors of scores, loss and gradients in fp32 against PyTorch in float64, random weights"
         command = " ".join(["python", *sys.argv])
-        header = {"what": what, "date": date.today().isoformat(), "command": command, "versions": versions}
-        header |= {"batch": args.batch, "size": args.size, "smooth": args.smooth, "tolerance": TOLERANCE}
+        header: dict[str, Any] = {"what": what, "date": date.today().isoformat(), "command": command}
+        header |= {"versions": versions, "batch": args.batch, "size": args.size}
+        header |= {"smooth": args.smooth, "tolerance": TOLERANCE}
         args.output.write_text(json.dumps({**header, "rows": rows}, indent=1) + "\n")
     return 0 if all(row["right"] for row in rows) else 1
 

@@ -39,7 +39,7 @@ def expand(tree: Tree) -> tuple[Tree, Tree]:
         found = f"expected a mapping of names to blocks, found {show(blocks.plain())}"
         raise ConfigError(found, ("blocks",), position=blocks.mark)
     changes: dict[str, Tree] = {}
-    if layers and isinstance(layers.value, dict) and any(map(_uses_block, layers.value.values())):
+    if layers and isinstance(layers.value, dict) and any(map(uses_block, layers.value.values())):
         changes = {name: section for name, section in layers.value.items() if _is_change(section)}
         expansion = _Expansion(blocks.value)
         for name, section in layers.value.items():
@@ -50,7 +50,8 @@ def expand(tree: Tree) -> tuple[Tree, Tree]:
     return Tree(sections, tree.mark), Tree({"layers": Tree(changes, tree.mark)} if changes else {}, tree.mark)
 
 
-def _uses_block(section: Tree) -> bool:
+def uses_block(section: Tree) -> bool:
+    """Whether a section stands for the layers of a block."""
     return isinstance(section.value, dict) and "block" in section.value
 
 
@@ -68,7 +69,7 @@ class _Expansion:
         self.open: list[str] = []  # the blocks that are being expanded
 
     def add(self, name: str, section: Tree) -> None:
-        if _uses_block(section):
+        if uses_block(section):
             self._add_blocks(name, section)
         elif name in self.made:
             first = f"the first is at {self.made[name].mark}"

@@ -7,11 +7,14 @@ including file wins.  A section of another `type` replaces the whole section; so
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
-from convnet.config.blocks import expand
+from convnet.config.blocks import expand, uses_block
 from convnet.config.text import LINE_BREAK, Tree, parse
 from layers.options import ConfigError, Path, show
+
+ALIKE = 0.8  # 1: equal; a name of several parts is like many others a little
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,9 @@ def _override(tree: Tree, override: str, environ: Mapping[str, str]) -> Tree:
     if not equals or not all(dotted.split(".")):
         raise ConfigError("expected KEY=VALUE, such as solver.lr=0.02", position=place)
     leaf = parse(text, lambda line, column: place, environ) or Tree(None, place)
-    for key in reversed(_keys(tree, dotted.split("."))):
+    keys = _keys(tree, dotted.split("."))
+    _check_layer(tree, keys, place)
+    for key in reversed(keys):
         leaf = Tree({key: leaf}, place)
     return leaf
 
@@ -78,6 +83,22 @@ def _keys(tree: Tree | None, parts: list[str]) -> list[str]:
     used = next((n for n in range(len(parts), 1, -1) if ".".join(parts[:n]) in names), 1)
     key = ".".join(parts[:used])
     return [key, *_keys(names.get(key), parts[used:])]
+
+
+def _check_layer(tree: Tree, keys: list[str], place: str) -> None:
+    """Raise ConfigError for nearly the name of a layer of a block, which would be read as options of the block."""
+    layers = tree.value.get("layers")
+    if keys[0] != "layers" or len(keys) < 4 or not layers or not isinstance(layers.value, dict):
+        return
+    section = layers.value.get(keys[1])
+    if section and (not uses_block(section) or keys[2] in section.value):
+        return
+    known = [name for name, section in layers.value.items() if not uses_block(section)]
+    names = [".".join(keys[1:used]) for used in range(3, len(keys) + 1)]  # how far the name goes is not known
+    pairs = [(SequenceMatcher(None, other, name).ratio(), name, other) for name in names for other in known]
+    alike, name, near = max(pairs, default=(0.0, "", ""))
+    if alike > ALIKE:
+        raise ConfigError(f"there is no layer '{name}'; did you mean '{near}'?", position=place)
 
 
 def _read(file: str, environ: Mapping[str, str], including: tuple[str, ...]) -> Tree:

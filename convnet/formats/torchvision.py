@@ -1,6 +1,7 @@
 """torchvision's networks: their names for our layers, and their published weights as checkpoints of ours."""
 
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,8 @@ from convnet.errors import UserError
 from convnet.formats.pytorch import read_pytorch
 from convnet.graph.net import Network
 
-CLONED = Path("configs", "imagenet")
-CONFIGS = Path(convnet.__file__).parents[1] / CLONED
+CONFIGS = Path("configs", "imagenet")
+CLONE = Path(convnet.__file__).parents[1]
 COUNTER = "num_batches_tracked"  # torchvision's count of the batches that its batch norm has seen; ours has none
 VGG16 = {
     f"stage{stage}.{i}.conv": f"features.{number}"
@@ -101,6 +102,7 @@ def import_torchvision(
     shapes = {name: of.shape for name, of in (network.params | network.states).items()}
     found = {name: array for name, array in read_weights(weights).items() if not name.endswith(f".{COUNTER}")}
     checkpoint.check_tensors(found, {theirs[name]: shape for name, shape in shapes.items()}, str(weights))
+    _check_numbers(found, weights)
     arrays = {name: found[theirs[name]].astype(np.float32) for name in shapes}
     state = {
         "step": 0, "epoch": 0, "position": 0, "version": __version__, "samples": 0, "extensions": {},
@@ -115,12 +117,36 @@ def import_torchvision(
     return made
 
 
+def _check_numbers(arrays: Arrays, weights: Path) -> None:
+    """Raise UserError, listing every tensor with what is no weight: another type of number, or none that is finite."""
+    largest, faults = np.finfo(np.float32).max, []
+    for name, array in arrays.items():
+        if array.dtype.kind != "f":
+            faults.append(f"  {name}: expected floating-point numbers, found {array.dtype}")
+        elif count := array.size - np.count_nonzero(np.abs(array) <= largest):
+            faults.append(
+                f"  {name}: expected finite numbers, found {count} of {array.size} NaN, infinite or too large"
+            )
+    if faults:
+        raise UserError("\n".join([f"{weights} does not hold the weights of a network:", *faults]))
+
+
 def default_config(arch: str) -> Path:
-    """Our config of an architecture."""
-    path = CONFIGS / f"{ARCHITECTURES[arch][0]}.yaml"
-    if not path.is_file():
-        raise UserError(f"'{path}' does not exist; --config names the network's, {CLONED / path.name} in the clone")
-    return path
+    """Our config of an architecture: in the clone, or where the package was installed."""
+    config = CONFIGS / f"{ARCHITECTURES[arch][0]}.yaml"
+    places = [CLONE / config, *(Path(str(file.locate())) for file in _installed() if file.match(f"convnet/{config}"))]
+    for path in places:
+        if path.is_file():
+            return path
+    raise UserError(f"'{places[0]}' does not exist; --config names the network's, {config} in the clone")
+
+
+def _installed() -> list[metadata.PackagePath]:
+    """The files of the package; none where it was not installed."""
+    try:
+        return metadata.files("convnet") or []
+    except metadata.PackageNotFoundError:
+        return []
 
 
 def class_names(config: Config, network: Network, file: Path | None) -> list[str]:

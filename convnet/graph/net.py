@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 from layers.base import LABELS, Layer, Param, Shape, State
 from layers.cost import Cost
-from layers.options import ConfigError
+from layers.options import ConfigError, options
 from layers.registry import nearest
 
+OF_BIASES = ("lr", "lr_bias", "momentum", "update_every")  # options of a layer's solver that rule its biases, too
 FEATURES_MOST = 2**31 - 1  # numbers in the map of a sample: kernels count them in 32 bits
 
 
@@ -128,10 +129,9 @@ class Network:
         if mine != theirs:
             message = f"expected weights of the shape {list(mine)}, found those of '{name}', {list(theirs)}"
             raise ConfigError(message, ("share",))
-        if vars(spec.layer)["init"] != type(spec.layer).__dataclass_fields__["init"].default:
-            raise ConfigError(f"the weights are those of '{name}', which sets how they start", ("init",))
-        weight = f"{name}.weight"
-        return {f"{spec.name}.weight": owner.shared.get(weight, weight)}
+        weight = owner.shared.get(f"{name}.weight", f"{name}.weight")
+        _check_sharer(spec.layer, weight.removesuffix(".weight"))
+        return {f"{spec.name}.weight": weight}
 
     def _fused(self, spec: LayerSpec) -> tuple[Layer, tuple[str, ...]]:
         """The layer that stands for a configured one, and its inputs: a cost may read through the layer before it.
@@ -168,13 +168,14 @@ class Network:
 
     @property
     def classifier(self) -> Node | None:
-        """The first cost that compares the scores of two or more classes with the labels."""
-        return next((n for n in self.costs if LABELS in n.inputs and n.in_shapes[0].features > 1), None)
+        """The first cost, one with a gradient if it can be, that compares scores of two or more classes with labels."""
+        found = [node for node in self.costs if LABELS in node.inputs and node.in_shapes[0].features > 1]
+        return min(found, key=_only_reports, default=None)
 
     @property
     def main(self) -> Node:
-        """The cost whose results are those of the network: the classifier, or the first one."""
-        return self.classifier or self.costs[0]
+        """The cost whose results are those of the network: the classifier, or the first, with a gradient if any has."""
+        return self.classifier or min(self.costs, key=_only_reports)
 
     @property
     def outputs(self) -> int:
@@ -242,6 +243,19 @@ class Network:
 
     def __getitem__(self, name: str) -> Node:
         return self.nodes[name]
+
+
+def _only_reports(cost: Node) -> bool:
+    return cost.cost.coeff == 0
+
+
+def _check_sharer(layer: Any, owner: str) -> None:
+    """Raise ConfigError for what a layer says of weights that are another's; biases of its own learn as it says."""
+    if layer.init != type(layer).__dataclass_fields__["init"].default:
+        raise ConfigError(f"the weights are those of '{owner}', which sets how they start", ("init",))
+    for name, _, _, default in options(type(layer.solver)):
+        if getattr(layer.solver, name) != default and not (layer.bias and name in OF_BIASES):
+            raise ConfigError(f"the weights are those of '{owner}', which sets how they learn", ("solver", name))
 
 
 def _check_targets(layer: Layer, inputs: Sequence[str], shapes: Sequence[Shape]) -> None:

@@ -9,7 +9,7 @@ from convnet.cli import main
 from convnet.config import load_config
 from convnet.graph.check_grads import Checker, report
 from convnet.session import make_network
-from kernels import neuron, pool
+from kernels import cost, neuron, pool
 from tests.convnet.toy import CONFIG
 
 ROOT = Path(__file__).parents[2]
@@ -68,3 +68,54 @@ def test_weights_on_a_kink_are_told_apart_from_wrong_gradients(toy, capsys):
     *rows, kinks, verdict = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in rows if row.endswith("kink")] == ["conv1.weight", "conv1.bias"]
     assert kinks == "2 of 4 not comparable: the initial weights lie on a kink of the loss" and verdict == "none wrong"
+
+
+ZERO = """
+data: {train: {type: folder, path: x}}
+layers:
+  data: {type: data, size: 4}
+  fc: {type: fc, outputs: 3}
+  p: {type: softmax}
+  cost: {type: crossent, inputs: [p, p]}
+train: {batch_size: 3, epochs: 1}
+"""
+
+
+@pytest.fixture
+def itself(tmp_path):
+    """A cost of its input against itself, of which the gradient is 0; the loss is curved there."""
+    (tmp_path / "zero.yaml").write_text(ZERO)
+    network = make_network(load_config(tmp_path / "zero.yaml"))
+    # Pixels of 0 to 255 take the softmax to its bounds, where the loss is 0.
+    return [Checker(network, batch=3, seed=seed, std=std) for std in (1, 60, 255) for seed in range(1, 6)]
+
+
+def test_a_gradient_of_zero_is_right(itself):
+    for checks in (checker.run() for checker in itself):
+        assert all(abs(check.gradient) < 1e-11 for check in checks)
+        assert all(check.right for check in checks), report(checks)
+
+
+@pytest.mark.parametrize("error", [1e-8, 1e-4])
+def test_another_gradient_where_it_should_be_zero_is_wrong(error, itself, monkeypatch):
+    right = cost.CROSSENT_LOGITS_BACKWARD.reference
+
+    def wrong(*arguments):
+        right(*arguments)
+        arguments[-2][0] += error  # dx, before beta
+
+    monkeypatch.setattr(cost.CROSSENT_LOGITS_BACKWARD, "reference", wrong)
+    for checks in (checker.run() for checker in itself):
+        assert all(check.wrong for check in checks), report(checks)
+
+
+def test_no_gradient_where_there_should_be_one_is_wrong(toy, monkeypatch):
+    right = pool.MAX_BACKWARD.reference
+
+    def nothing(*arguments):
+        right(*arguments)
+        arguments[-2][...] = 0
+
+    monkeypatch.setattr(pool.MAX_BACKWARD, "reference", nothing)
+    checks = checks_of("toy.yaml", "layers.fc1.init={type: gaussian, std: 1e-6}")
+    assert [check.name for check in checks if check.wrong] == ["conv1.weight", "bn1.weight", "bn1.bias"]

@@ -182,3 +182,21 @@ def test_an_error_in_a_block_names_the_copy_that_has_it():
     text = TEXT.replace("repeat: 2, width: 4", "repeat: [{width: 4}, {width: 0}]")
     with pytest.raises(ConfigError, match=r"c.yaml:11:50: layer 'stage.1.conv1': filters: .* found 0"):
         load(text)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("stage.1.con2.filters", "there is no layer 'stage.1.con2'; did you mean 'stage.1.conv2'?"),
+        ("stage.1.con2.solver.lr", "there is no layer 'stage.1.con2'; did you mean 'stage.1.conv2'?"),
+        ("stage.2.conv2.filters", "there is no layer 'stage.2.conv2'; did you mean 'stage.1.conv2'?"),
+        ("stag.1.conv2.solver.lr", "there is no layer 'stag.1.conv2'; did you mean 'stage.1.conv2'?"),
+        ("stage.widht", "layer 'stage': unknown option 'widht'; did you mean 'width'? (block, repeat, "),
+        ("stage.1.conv2.filtres", "layer 'stage.1.conv2': unknown option 'filtres'; did you mean 'filters'? ("),
+        ("stage.init.std.x", "layer 'stage': unknown option 'init'; did you mean 'inputs'? (block, "),
+    ],
+)
+def test_a_mistyped_name_on_the_command_line(key, expected):
+    with pytest.raises(ConfigError) as caught:
+        load(TEXT, f"layers.{key}=3")
+    assert str(caught.value).startswith(f"command line: layers.{key}=3: {expected}")

@@ -117,6 +117,20 @@ def test_a_cost_without_a_coefficient_is_only_reported():
     assert not [step for step in recorded.steps if step.phase == "backward" and step.layer in ("aux", "watch")]
 
 
+@pytest.mark.parametrize(("kind", "inputs"), [("logreg", ["fc", "labels"]), ("sum2", ["fc"])])
+@pytest.mark.parametrize(("coeffs", "main"), [((0, 1), "second"), ((2, 1), "first"), ((1, 0), "first")])
+def test_the_main_cost_is_the_first_with_a_gradient(kind, inputs, coeffs, main):
+    first, second = ({"type": kind, "inputs": inputs, "coeff": coeff} for coeff in coeffs)
+    network = wire(data=DATA, fc=FC, first=first, second=second)
+    assert network.main.name == main
+    assert network.classifier is (network.main if kind == "logreg" else None)
+
+
+def test_a_classifier_is_the_main_cost_though_it_only_reports():
+    network = wire(data=DATA, fc=FC, size={"type": "sum2", "inputs": "fc"}, cost={**LOGREG, "coeff": 0})
+    assert network.main is network.classifier is network["cost"] and network.outputs == 3
+
+
 def test_only_losses_with_a_coefficient_stop_the_updates():
     for coeff, healthy in ((0, 1), (1e-9, 0)):
         engine = make(wire(data=DATA, fc=FC, cost=LOGREG, far={"type": "sum2", "inputs": "fc", "coeff": coeff}))

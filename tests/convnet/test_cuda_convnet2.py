@@ -160,6 +160,17 @@ def test_shared_weights():
     assert "share" not in layers["b.1"] and layers["c"]["share"] == "a.0"
 
 
+def test_what_is_said_of_the_weights_of_another_has_no_effect():
+    a = section("a", "type=fc outputs=6", "data")
+    b = section("b", "type=fc outputs=6 weightSource=a,a", "data,data")
+    c = section("c", "type=concat", "a,b")
+    own = "epsW=0.5\nepsB=0.02\nmomW=0.1\nmomB=0.8\nwc=0.7\nwball=2\nupdatePeriod=3\n"
+    config, notes = convert(HEAD + a + b + c + TAIL.format("c"), f"[a]\n{LEARN}[b]\n{own}" + PARAMS)
+    assert config["layers"]["b.0"]["solver"] == {"momentum": 0.8, "update_every": 3}
+    assert "solver" not in config["layers"]["b.1"] and not config["layers"]["b.1"]["bias"]
+    assert not notes
+
+
 def test_rates():
     dexp = "dexp[base=0.01;tgtFactor=250;numSteps=4]"
     layers = HEAD + "".join(section(n, "type=fc outputs=6", i) for n, i in (("a", "data"), ("b", "a"), ("c", "b")))
@@ -217,6 +228,7 @@ def test_towers_become_one_network():
     layers = config["layers"]
     assert layers["pa"]["inputs"] == ["fca", "fcb"] and "pb" not in layers
     assert layers["gb"]["inputs"] == "pa"
+    assert config["parallel"] == {"conv": "data", "fc": "data"}
     assert (
         notes[-1] == "it ran on 2 GPUs, a layer in 1 or 2 replicas; here it is one network, and `parallel` spreads it"
     )
@@ -229,7 +241,7 @@ def test_data_is_said_on_the_command_line():
                         f"[x]\n{LEARN}" + PARAMS, size=28)  # fmt: skip
     assert config["layers"]["data"] == {"type": "data", "channels": 1, "size": 28}
     assert config["data"]["train"]["path"] == "d/train" and config["data"]["mean"] == [127.5]
-    assert config["train"] == {"batch_size": 128, "epochs": 7}
+    assert config["train"] == {"batch_size": 128, "epochs": 7} and "parallel" not in config
 
 
 def test_reading_a_cfg():

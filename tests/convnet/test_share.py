@@ -88,6 +88,26 @@ def test_the_learning_parameters_are_those_of_the_owner():
     assert (found["a.weight"], found["a.bias"], found["b.bias"]) == (0.5, 0.5, 0.25)
 
 
+@pytest.mark.parametrize("option", ["weight_decay", "wball", "norm_min", "norm_max"])
+@pytest.mark.parametrize("through", ["a", "b"])
+def test_options_of_weights_are_those_of_the_owner(option, through):
+    """Of a layer that uses them, be it through another that does, they are an error: they would have no effect."""
+    with pytest.raises(ConfigError) as found:
+        network(c={**CONV, "share": through, "solver": {option: 0.5}})
+    assert str(found.value) == f"layer 'c': solver.{option}: the weights are those of 'a', which sets how they learn"
+
+
+@pytest.mark.parametrize("option", ["lr", "lr_bias", "momentum", "update_every"])
+def test_options_of_biases_need_a_bias(option):
+    solver = {option: 2 if option == "update_every" else 0.5}
+    made = network(c={**CONV, "share": "a", "solver": solver})
+    table = RateTable(made, Solver(momentum=0.1), steps_total=1, steps_per_epoch=1)
+    rows = [tuple(table.at(step)[list(made.params).index(f"{name}.bias")]) for name in "bc" for step in (0, 1)]
+    assert rows[:2] != rows[2:]  # it has an effect
+    with pytest.raises(ConfigError, match=rf"^layer 'c': solver\.{option}: the weights are those of 'a'"):
+        network(c={**CONV, "share": "a", "bias": False, "solver": solver})
+
+
 def test_a_frozen_owner_freezes_all_uses():
     off = {"lr": 0}
     made = network(a={**CONV, "solver": off}, b={**CONV, "share": "a", "solver": off})

@@ -164,11 +164,36 @@ def test_training_does_not_go_on_without_momentum(few, tmp_path):
     assert weights.tensor == "conv10.bias" and (tmp_path / weights.path / "weights.safetensors").is_file()
 
 
+def test_tensors_that_are_no_weights_are_all_listed_and_nothing_is_written(weights, tmp_path):
+    wrong = {name: array.astype(np.float64) for name, array in weights.items()}
+    wrong["features.0.bias"][:2] = np.nan, -np.inf
+    wrong["features.3.squeeze.bias"][3] = 1e39  # infinite in float32
+    wrong["classifier.1.bias"] = np.arange(1000)
+    wrong["x.num_batches_tracked"] = np.array(3)
+    save_file(wrong, tmp_path / "w.safetensors")
+    _, error = convnet("import", "torchvision", "w.safetensors", "--arch", "squeezenet1_1", cwd=tmp_path, code=1)
+    assert error.splitlines()[0] == "error: w.safetensors does not hold the weights of a network:"
+    assert sorted(error.splitlines()[1:]) == [
+        "  classifier.1.bias: expected floating-point numbers, found int64",
+        "  features.0.bias: expected finite numbers, found 2 of 64 NaN, infinite or too large",
+        "  features.3.squeeze.bias: expected finite numbers, found 1 of 16 NaN, infinite or too large",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+def test_numbers_of_half_precision_are_weights(weights, tmp_path):
+    save_file({name: array.astype(np.float16) for name, array in weights.items()}, tmp_path / "w.safetensors")
+    convnet("import", "torchvision", "w.safetensors", "--arch", "squeezenet1_1", "-o", "a", cwd=tmp_path)
+    found = find_checkpoint(tmp_path / "a", pytest.fail).weights["conv1.weight"]
+    np.testing.assert_array_equal(found, weights["features.0.weight"].astype(np.float16).astype(np.float32))
+
+
 def test_a_convnet_without_configs(few, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("convnet.formats.torchvision.CONFIGS", tmp_path)
+    monkeypatch.setattr("convnet.formats.torchvision.CLONE", tmp_path)
+    monkeypatch.setattr("convnet.formats.torchvision.metadata.files", lambda name: None)
     monkeypatch.chdir(tmp_path)
     assert cli.main([*few, "-o", "a"]) == 1
-    told = f"'{tmp_path}/squeezenet1_1.yaml' does not exist; --config names the network's, configs/imagenet/squeeze"
+    told = f"'{tmp_path}/configs/imagenet/squeezenet1_1.yaml' does not exist; --config names the network's, configs/im"
     assert told in capsys.readouterr().err
     assert cli.main([*few, "-o", "a", "--config", str(ROOT / "configs/imagenet/squeezenet1_1.yaml")]) == 0
 

@@ -52,12 +52,11 @@ def _merge(section: Section, parameters: Section | None) -> None:
 
 
 def _towers(net: Conversion) -> list[str]:
-    used = sorted({gpu for gpus in net.gpus.values() for gpu in gpus})
-    if len(used) < 2:
+    if net.devices < 2:
         return []
     replicas = sorted({len(gpus) for gpus in net.gpus.values() if gpus})
     copies = "one replica" if replicas == [1] else f"{' or '.join(map(str, replicas))} replicas"
-    return [f"it ran on {len(used)} GPUs, a layer in {copies}; here it is one network, and `parallel` spreads it"]
+    return [f"it ran on {net.devices} GPUs, a layer in {copies}; here it is one network, and `parallel` spreads it"]
 
 
 def _check(net: Conversion, file: Path) -> None:
@@ -96,6 +95,8 @@ def _text(net: Conversion, solver: dict[str, Any], source: str, data: str, epoch
         "solver": solver,
         "train": {"batch_size": BATCH, "epochs": epochs},
     }
+    if net.devices > 1:
+        sections["parallel"] = {"conv": "data", "fc": "data"}
     return "".join(f"# {line}\n" for line in lines) + "".join(map(_section, sections, sections.values()))
 
 

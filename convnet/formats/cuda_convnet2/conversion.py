@@ -81,6 +81,11 @@ class Conversion:
         self.checks.append(Check(layer, section, "channels", channels))
 
     @property
+    def devices(self) -> int:
+        """How many GPUs the network ran on."""
+        return len({gpu for gpus in self.gpus.values() for gpu in gpus})
+
+    @property
     def passes(self) -> int:
         """Into how many the replicas of layers cut a batch for those of the fewest replicas."""
         replicas = [len(gpus) for gpus in self.gpus.values() if gpus]

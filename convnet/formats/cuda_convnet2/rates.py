@@ -74,7 +74,7 @@ def solver_section(learned: list[Learned]) -> tuple[dict[str, Any], dict[str, di
     biases = [one.biases for one in learned if one.biases]
     lr, lr_bias = _commonest((rate.base for rate in weights), 0.01), _commonest((rate.base for rate in biases), 0.01)
     momentum = _commonest((one.momentum for one in learned), 0.9)
-    decay = _commonest((one.decay for one in learned), 0.0)
+    decay = _commonest((one.decay for one in learned if one.weights), 0.0)
     schedules = [_commonest((_shape(rate) for rate in rates if rate.base), Rate(1)) for rates in (weights, biases)]
     solver: dict[str, Any] = {"lr": lr, "lr_bias": lr_bias, "momentum": momentum, "weight_decay": decay}
     solver["schedule"] = schedules[0].schedule

@@ -89,7 +89,7 @@ def _source(net: Conversion, s: Section, text: str) -> str:
 
 
 def _learned(net: Conversion, s: Section, parts: list[str], sources: list[str]) -> list[Learned]:
-    """How each part learns."""
+    """How each part learns that does: of weights that are another's, what is said here has no effect."""
     count = len(parts)
     s.skip("superEps", "superMom")
     weights = s.values("epsW", count, read_rate, EXPECTED)
@@ -103,6 +103,9 @@ def _learned(net: Conversion, s: Section, parts: list[str], sources: list[str]) 
         for option, name in ("wcNormMin", "norm_min"), ("wcNormMax", "norm_max"):
             bounds = s.values(option, count, as_number, "a number", 0.0)
             more = [one | ({name: bound} if bound else {}) for one, bound in zip(more, bounds, strict=True)]
+    for i, source in enumerate(sources):
+        if source:
+            momenta[i], more[i] = bias_momentum, {}
     period = s.integer("updatePeriod", 0)
     if period > 1 and net.passes > 1:
         net.notes.append(f"{s.name}: updatePeriod={period} counts parts of a batch there; here each batch is an update")
@@ -111,4 +114,4 @@ def _learned(net: Conversion, s: Section, parts: list[str], sources: list[str]) 
     own = [None if source else rate for rate, source in zip(weights, sources, strict=True)]
     with_bias = [biases, *[None] * (count - 1)]
     columns = zip(parts, own, with_bias, momenta, [bias_momentum] * count, decays, more, strict=True)
-    return [Learned(*column) for column in columns]
+    return [one for one in (Learned(*column) for column in columns) if one.weights or one.biases]
