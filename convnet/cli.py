@@ -30,29 +30,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("convnet").addHandler(console)
     try:
         return args.run(args, console)
-    except ConfigError as error:
-        return _fail(str(error), 2)
-    except (UserError, DataError, OSError) as error:
-        if isinstance(error, BrokenPipeError):  # the reader of our output left: `convnet ... | head`
-            silence(sys.stdout)
-            return 1
-        return _fail(f"error: {reason(error)}", 1)
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
-    except Exception as error:
-        if not out_of_memory(error):
+    except BrokenPipeError:  # the reader of our output left: `convnet ... | head`
+        silence(sys.stdout)
+        return 1
+    except (Exception, KeyboardInterrupt) as error:
+        if (told := explained(error)) is None:
             raise
-        return _fail(
-            f"error: out of memory ({error}); a smaller train.batch_size or a larger train.accumulate helps", 1
-        )
+        return _fail(*told)
     finally:
         logging.getLogger("convnet").removeHandler(console)
 
 
+def explained(error: BaseException) -> tuple[str, int] | None:
+    """The message of a fault that the user can mend, and the exit status; None: only a traceback explains it."""
+    if isinstance(error, ConfigError):
+        return str(error), 2
+    if isinstance(error, UserError | DataError | OSError):
+        return f"error: {reason(error)}", 1
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 130
+    if out_of_memory(error):
+        return f"error: out of memory ({error}); a smaller train.batch_size or a larger train.accumulate helps", 1
+    return None
+
+
 def parse(argv: Sequence[str] | None = None) -> Args:
     """The arguments; `overrides` may stand among the options."""
-    parser = make_parser()
-    args, rest = parser.parse_known_args(_apart(sys.argv[1:] if argv is None else argv))
+    parser, words = make_parser(), sys.argv[1:] if argv is None else argv
+    args, rest = parser.parse_known_args(_apart(words))
+    args.words = list(words)
     if not hasattr(args, "overrides"):
         args.overrides, unknown = [], rest
     else:
@@ -101,6 +107,7 @@ def make_parser() -> argparse.ArgumentParser:
     _import_options(commands.add_parser("import", help="weights or networks of other tools"))
     _convert_options(command(_convert, "convert", "a new run from a trained network, with some layers made freer"))
     _export_options(command(_export, "export", "a trained network for other tools"))
+    _bench_options(commands.add_parser("bench", help="how fast this machine is, and why not faster"))
     command(_doctor, "doctor", "what works on this machine, what is missing, and how to get it")
     return parser
 
@@ -126,6 +133,10 @@ def _device_option(parser: argparse.ArgumentParser, more: str = "") -> None:
     parser.add_argument("--device", default="auto", metavar="DEVICE", help=HELP + more)
 
 
+def _gpus_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--gpus", metavar="GPUS", help="a process for each: how many, such as 2, or which, such as 0,2")
+
+
 def _train_options(parser: argparse.ArgumentParser) -> None:
     _config_options(parser)
     parser.add_argument(
@@ -136,6 +147,7 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
         help="continue the run in this folder; default: the config's last",
     )
     _device_option(parser)
+    _gpus_option(parser)
     parser.add_argument("--explain", action="store_true", help="print how each step is computed")
 
 
@@ -152,6 +164,7 @@ def _eval_options(parser: argparse.ArgumentParser) -> None:
         "--views", type=int, choices=(1, 10), default=1, help="10: corners and centre, plain and mirrored"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _gpus_option(parser)
 
 
 def _predict_options(parser: argparse.ArgumentParser) -> None:
@@ -173,6 +186,7 @@ def _summary_options(parser: argparse.ArgumentParser) -> None:
     _config_options(parser)
     _device_option(parser, "; or an architecture to plan for, such as sm_90")
     parser.add_argument("--explain", action="store_true", help="print how each step is computed, and where it lies")
+    parser.add_argument("--world", type=int, default=1, metavar="N", help="of N ranks, each with such a device")
 
 
 def _convert_options(parser: argparse.ArgumentParser) -> None:
@@ -217,26 +231,58 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arch", choices=ARCHITECTURES, help="torchvision's name of the network, for its names")
 
 
+def _bench_options(parser: argparse.ArgumentParser) -> None:
+    kinds = parser.add_subparsers(metavar="KIND", required=True)
+    scaling = _command(kinds, _bench_scaling, "scaling", "training steps on more and more GPUs")
+    _config_options(scaling)
+    _device_option(scaling)
+    scaling.add_argument("--gpus", default="1", metavar="N,N", help="numbers of ranks to measure (default: 1)")
+    scaling.add_argument(
+        "--batch", metavar="N,N", help="images of each rank, for weak scaling; default: the config's batch_size"
+    )
+    scaling.add_argument("--global", dest="whole", metavar="N", help="of all, for strong scaling; default: the same")
+    scaling.add_argument("--if-step-ms", type=float, metavar="MS", help="what would be exposed if a step took so long?")
+    scaling.add_argument(
+        "--simulate", action="append", default=[], metavar="WORLD", help="predict nodes=4,gpus=8,bandwidth=50, in GB/s"
+    )
+    scaling.add_argument("-o", "--output", metavar="FILE", help="JSON with all figures")
+
+
 # Commands. What they need is imported here, so that --help and errors in arguments come at once.
 
 
 def _train(args: Args, console: Console) -> int:
+    from convnet.parallel.command import on_ranks
     from convnet.train.start import train
 
-    backend = open_device(args.device)
-    return train(args.config, args.overrides, backend, console, resume=args.resume, explain=args.explain)
+    def body(backend: Any, control: Any) -> int:
+        options = {"resume": args.resume, "explain": args.explain, "control": control}
+        return train(args.config, args.overrides, backend, console, **options)
+
+    return on_ranks(body, args.words, console, explained, device=args.device, gpus=args.gpus)
 
 
 def _eval(args: Args, console: Console) -> int:
-    from convnet.evaluate import evaluate_checkpoint
-    from convnet.run import find_checkpoint
+    from convnet.parallel.command import on_ranks
 
-    found = find_checkpoint(args.model, console.warn, best=args.best)
-    backend = open_device(args.device)
-    evaluation = evaluate_checkpoint(found, backend, args.overrides, views=args.views, bar=console.bar)
-    if args.json:
+    def body(backend: Any, control: Any) -> int:
+        return _evaluated(args, console, backend, control)
+
+    return on_ranks(body, args.words, console, explained, device=args.device, gpus=args.gpus)
+
+
+def _evaluated(args: Args, console: Console, backend: Any, control: Any) -> int:
+    from convnet.evaluate import evaluate_checkpoint
+    from convnet.parallel.devices import make_communicator
+    from convnet.run import find_checkpoint, read_by_all
+
+    found = read_by_all(lambda: find_checkpoint(args.model, console.warn, best=args.best), control)
+    assert found is not None  # it is found, or an error
+    options = {"views": args.views, "control": control, "communicator": make_communicator(backend, control)}
+    evaluation = evaluate_checkpoint(found, backend, args.overrides, bar=console.bar, **options)
+    if args.json and control.rank == 0:
         print(json_line({"checkpoint": str(found.path), "step": found.state["step"], **evaluation.as_json()}))
-    else:
+    elif not args.json:
         views = f", {args.views} views" if args.views > 1 else ""
         console.say(f"{found.path}{views}\n{evaluation.text()}")
     return 0
@@ -272,8 +318,10 @@ def _show(args: Args, console: Console) -> int:
 def _summary(args: Args, console: Console) -> int:
     from convnet.summary import summarize
 
+    if args.world < 1:
+        raise UserError(f"--world: expected 1 or more, found {args.world}")
     config = load_config(args.config, args.overrides)
-    console.say(summarize(config, open_planner(args.device), explained=args.explain))
+    console.say(summarize(config, open_planner(args.device), explained=args.explain, world=args.world))
     return 0
 
 
@@ -347,6 +395,30 @@ def _convert(args: Args, console: Console) -> int:
     run = convert(found, Path(args.output), local=args.local, unshare=args.unshare)
     console.say(f"{run.path}, from {found.path}; convnet train {run.config} --resume {run.path} goes on with it")
     return 0
+
+
+def _bench_scaling(args: Args, console: Console) -> int:
+    from convnet.bench.options import links, numbers
+    from convnet.bench.scaling import Asked, Bench
+    from convnet.parallel.command import on_ranks
+
+    config = load_config(args.config, args.overrides)
+    batch = str(config.train.batch_size)
+    counts, batches = numbers("--gpus", args.gpus), numbers("--batch", args.batch or batch)
+    (whole,) = numbers("--global", args.whole or batch)[:1]
+    seconds = None if args.if_step_ms is None else args.if_step_ms / 1e3
+    asked = Asked(counts, batches, whole, seconds, links(args.simulate))
+
+    def body(backend: Any, control: Any) -> int:
+        found = Bench(config, asked, backend, control).run()
+        if control.rank == 0:
+            console.say(found.text())
+            if args.output:
+                Path(args.output).write_text(json_line(found.as_json()) + "\n")
+        return 0
+
+    most = str(max(counts)) if max(counts) > 1 and args.device != "cpu" else None
+    return on_ranks(body, args.words, console, explained, device=args.device, gpus=most)
 
 
 def _doctor(args: Args, console: Console) -> int:

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,10 +16,12 @@ from tqdm import tqdm
 class Console(logging.Handler):
     """Results go to stdout, warnings to stderr; both also to `log`, once there is a run folder.
 
-    As a handler of logging it shows the warnings of the data pipeline, unless `muted`.
+    As a handler of logging it shows the warnings of the data pipeline, unless `muted`. Of several ranks the first
+    speaks for all; the others say nothing, and hand it such warnings by `relay`.
     """
 
     muted = False
+    relay: Callable[[str], object] | None = None
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -47,14 +50,16 @@ class Console(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if not self.muted:
-            self.warn(record.getMessage())
+            (self.relay or self.warn)(record.getMessage())
 
     def bar(self, **options: Any) -> Any:
         """A progress bar on stderr, where that is a terminal."""
-        shown = sys.stderr is not None and sys.stderr.isatty()
+        shown = sys.stderr is not None and sys.stderr.isatty() and not self.relay
         return tqdm(file=sys.stderr, disable=not shown, dynamic_ncols=True, leave=False, **options)
 
     def _print(self, text: str, stream: TextIO | None) -> None:
+        if self.relay:
+            return
         self._keep(text)
         try:
             with tqdm.external_write_mode(file=stream):

@@ -85,3 +85,18 @@ def describe(backend: Any) -> str:
         return "cpu"
     name = cupy().cuda.runtime.getDeviceProperties(backend.device.id)["name"].decode()
     return f"cuda:{backend.device.id} {name} (sm_{backend.arch})"
+
+
+def gpu_count() -> int:
+    """GPUs that CUDA shows to this process; 0 without CUDA. Takes none of them."""
+    try:
+        return int(cupy().cuda.runtime.getDeviceCount())
+    except Exception:  # whatever a driver that is missing, old or broken makes CuPy raise
+        return 0
+
+
+def identity(backend: Any) -> str:
+    """What tells a GPU from all others of its machine; empty for a CPU."""
+    if not isinstance(backend, Cuda):
+        return ""
+    return str(cupy().cuda.runtime.deviceGetPCIBusId(backend.device.id))

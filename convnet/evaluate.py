@@ -11,6 +11,8 @@ from convnet import session
 from convnet.checkpoint import Checkpoint
 from convnet.data import Pipeline
 from convnet.errors import UserError
+from convnet.parallel.communicator import Communicator
+from convnet.parallel.control import Control
 from convnet.results import TOP, Results
 
 MATRIX_MOST = 25  # classes up to which the whole confusion matrix is printed
@@ -82,25 +84,34 @@ def evaluate(
     broken: Callable[[], int] = lambda: 0,
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int], object] = lambda images: None,
+    control: Control | None = None,
 ) -> Evaluation | None:
     """Run the network over `batches`, each of which comes once per view; None when `stop` says so in between.
 
+    control: of ranks that do so together, each with its share of the batches; all get the results of the whole.
     With several views the probabilities of a classifier are averaged, and loss and errors follow from the mean; other
     results are averaged themselves.
     """
     began, before, tally = time.perf_counter(), engine.counts(evaluated=True), _Tally(engine, len(classes), views)
+    control, sizes = control or Control(), set[int]()
     for batch in batches:
         if stop():
             return None
-        tally.add(batch, *engine.evaluate(batch.pixels, batch.labels, batch.mirror))
+        with control.busy(batch.total not in sizes):  # kernels of a new size are compiled
+            tally.add(batch, *engine.evaluate(batch.pixels, batch.labels, batch.mirror, total=batch.total))
+        sizes.add(batch.total)
+        control.progress()
         if batch.view == views - 1:
-            progress(len(batch.labels))
-    counts = {name: table - before[name] for name, table in engine.counts(evaluated=True).items()}
+            progress(batch.total)
+    tally.join(control)
+    tables = engine.counts(evaluated=True).items()
+    counts = {name: control.sum(table - before[name]) for name, table in tables}
+    skipped = int(control.sum(np.array([broken()]))[0])
     results = Results(engine.results, engine.network.main.name)
     means = results.means(dict(zip(engine.results, tally.sums.tolist(), strict=True)), tally.images, counts)
     phrases = results.phrases(means, len(classes))
     seconds = time.perf_counter() - began
-    return Evaluation(classes, means, phrases, tally.images, views, tally.confusion, broken(), seconds)
+    return Evaluation(classes, means, phrases, tally.images, views, tally.confusion, skipped, seconds)
 
 
 class _Tally:
@@ -125,6 +136,13 @@ class _Tally:
         if batch.view == self.views - 1:
             self._finish(batch.labels)
 
+    def join(self, control: Control) -> None:
+        """Add up what the ranks have."""
+        self.sums = control.sum(self.sums)
+        self.images = int(control.sum(np.array([self.images]))[0])
+        if self.confusion is not None:
+            self.confusion = control.sum(self.confusion)
+
     def _finish(self, labels: np.ndarray) -> None:
         """After the last view."""
         known, results = labels >= 0, self._results / self.views
@@ -145,22 +163,33 @@ def evaluate_images(engine: Any, pipeline: Pipeline, classes: Sequence[str], **o
 
 
 def evaluate_checkpoint(
-    found: Checkpoint, backend: Any, overrides: Sequence[str] = (), *, views: int = 1, bar: Callable[..., Any]
+    found: Checkpoint,
+    backend: Any,
+    overrides: Sequence[str] = (),
+    *,
+    views: int = 1,
+    bar: Callable[..., Any],
+    control: Control | None = None,
+    communicator: Communicator | None = None,
 ) -> Evaluation:
-    """Evaluate a trained network on the validation images of its config, in the class order of the checkpoint."""
-    config, engine = session.open_checkpoint(found, backend, overrides)
+    """Evaluate a trained network on the validation images of its config, in the class order of the checkpoint.
+
+    control, communicator: of the ranks that share the images; default: this process alone.
+    """
+    control = control or Control()
+    config, engine = session.open_checkpoint(found, backend, overrides, communicator)
     if config.data.val is None:
         raise UserError(
             f"{found.path}: its config has no data.val; name one: data.val.type=folder data.val.path=FOLDER"
         )
     classes = found.state["classes"]
     source = session.make_source(config, "val", classes)
-    options = {"views": views, "cache": "off"}
+    options: dict[str, Any] = {"views": views, "cache": "off", "control": control}
     with (
         session.make_pipeline(config, engine.network, config.data.val, source, backend, **options) as pipeline,
         bar(total=len(source), unit="image", desc="eval") as shown,
     ):
-        result = evaluate_images(engine, pipeline, classes, views=views, progress=shown.update)
+        result = evaluate_images(engine, pipeline, classes, views=views, progress=shown.update, control=control)
     assert result is not None  # nothing stops it
     return result
 

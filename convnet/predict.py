@@ -36,7 +36,7 @@ def predict(
     split = config.data.val or replace(train, crop="center", mirror=False, pad=0)
     source = find_images(paths, fault)
     if len(source):
-        options = {"on_error": "skip", "cache": "off"}
+        options: dict[str, Any] = {"on_error": "skip", "cache": "off"}
         with session.make_pipeline(config, engine.network, split, source, backend, **options) as pipeline:
             yield from _predictions(engine, pipeline, found.state["classes"], top, fault)
 

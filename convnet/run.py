@@ -15,6 +15,7 @@ from typing import Any
 from convnet import checkpoint
 from convnet.checkpoint import Checkpoint, CheckpointError
 from convnet.errors import UserError, naming
+from convnet.parallel.control import Control
 
 CONFIG, METRICS, LOG, CHECKPOINTS, LOCK = "config.yaml", "metrics.jsonl", "log.txt", "checkpoints", ".lock"
 OVERRIDES = "overrides.json"  # of the command line: a list of words such as "solver.lr=0.02"
@@ -134,3 +135,15 @@ def find_checkpoint(where: str | Path, warn: Callable[[str], None], *, best: boo
     if not found:
         raise CheckpointError(f"{folder}: no checkpoint in it can be read")
     return found
+
+
+def read_by_all(choose: Callable[[], Checkpoint | None], control: Control) -> Checkpoint | None:
+    """The checkpoint that `choose` reads at rank 0, which alone calls it; the others read the same one."""
+    own: list[Checkpoint] = []
+
+    def path() -> str | None:
+        own.extend(filter(None, [choose()]))
+        return str(own[0].path) if own else None
+
+    found = control.first(path)
+    return own[0] if own else checkpoint.load(Path(found)) if found else None

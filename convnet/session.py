@@ -10,10 +10,17 @@ import numpy as np
 from convnet import checkpoint
 from convnet.checkpoint import Checkpoint
 from convnet.config import Config, ConfigError, load_config
+from convnet.cpus import available_cpus
 from convnet.data import DataError, FolderSource, Pipeline, Source, Transform
+from convnet.device import Planner
 from convnet.graph.engine import Engine
 from convnet.graph.net import Network, Node
 from convnet.graph.update import Rule
+from convnet.parallel import choose
+from convnet.parallel.communicator import Communicator, Solo
+from convnet.parallel.control import Control
+from convnet.parallel.data import Exchange
+from convnet.parallel.division import Division
 from convnet.train.rates import trainable
 from layers.base import LABELS
 
@@ -26,9 +33,47 @@ def make_network(config: Config) -> Network:
         raise config.locate(error) from None
 
 
-def make_engine(config: Config, network: Network, backend: Any, *, learns: bool = True, **options: Any) -> Engine:
-    """An engine with untouched parameters. learns: False for evaluation alone, which needs no gradients."""
+def make_engine(
+    config: Config,
+    network: Network,
+    backend: Any,
+    communicator: Communicator | None = None,
+    *,
+    learns: bool = True,
+    **options: Any,
+) -> Engine:
+    """An engine with untouched parameters, divided among ranks as the config says.
+
+    learns: False for evaluation alone, which needs no gradients.
+    """
+    make, communicator = engine_maker(config, network, learns=learns, **options), communicator or Solo()
     try:
+        found = divisions(config, network, communicator)
+        planner = Planner(getattr(backend, "arch", None))
+        chosen = choose.best(found, make, planner, backend, communicator) if learns else found[0]
+        return make(backend, communicator, chosen.division)
+    except ConfigError as error:  # of a layer that no gradient passes, or that cannot be divided
+        raise config.locate(error) from None
+
+
+def divisions(config: Config, network: Network, communicator: Communicator) -> list[choose.Choice]:
+    """The ways in which the config allows a network to be divided among ranks."""
+    shared = config.parallel
+    how = divided(config, shared.fc, shared.scheme)
+    return choose.choices(network, communicator.rank, communicator.size, *how)
+
+
+def divided(config: Config, fc: str, scheme: str) -> tuple[str, str]:
+    """The options fc and scheme, where auto is no choice that other options rule out."""
+    whole = config.solver.clip_norm is not None or config.parallel.update == "sharded"
+    return ("data", "A") if fc == "auto" and whole else (fc, scheme)
+
+
+def engine_maker(config: Config, network: Network, *, learns: bool = True, **options: Any) -> choose.MakeEngine:
+    """A function that makes an engine, with a backend, a communicator and a division."""
+    shared = config.parallel
+
+    def make(backend: Any, communicator: Communicator, division: Division | None) -> Engine:
         return Engine(
             network,
             backend,
@@ -39,10 +84,13 @@ def make_engine(config: Config, network: Network, backend: Any, *, learns: bool 
             mean=np.array(config.data.mean),
             std=np.array(config.data.std),
             seed=config.seed,
+            communicator=communicator,
+            exchange=Exchange(shared.update, shared.wire, shared.bucket),
+            division=division,
             **options,
         )
-    except ConfigError as error:  # of a layer that no gradient passes
-        raise config.locate(error) from None
+
+    return make
 
 
 def initialize(config: Config, engine: Engine) -> None:
@@ -81,16 +129,37 @@ def make_source(config: Config, key: str, classes: Sequence[str] | None = None, 
 
 
 def make_pipeline(
-    config: Config, network: Network, split: Any, source: Source, backend: Any, **options: Any
+    config: Config,
+    network: Network,
+    split: Any,
+    source: Source,
+    backend: Any,
+    control: Control | None = None,
+    **options: Any,
 ) -> Pipeline:
-    """Batches of a source, treated as `split` says."""
+    """Batches of a source, treated as `split` says, and of them the share of this rank."""
+    control = control or Control()
     options = {"on_error": split.on_error, "cache": config.data.cache, **options}
     micro = config.train.batch_size // config.train.accumulate
     size = config.train.batch_size if options.get("train") else micro
     transform = make_transform(config, split, network)
     return Pipeline(
-        source, transform, size, seed=config.seed, threads=config.data.threads, allocate=backend.host, **options
+        source,
+        transform,
+        size,
+        seed=config.seed,
+        threads=config.data.threads or _threads(control),
+        allocate=backend.host,
+        rank=control.rank,
+        world=control.size,
+        **options,
     )
+
+
+def _threads(control: Control) -> int:
+    """Processors for each rank of this machine, unless the launcher has divided them."""
+    found = available_cpus()
+    return max(1, found // control.world.local_size) if found == os.cpu_count() else found
 
 
 def make_transform(config: Config, split: Any, network: Network) -> Transform:
@@ -133,12 +202,14 @@ def _origin(config: Config, network: Network, cost: Node) -> tuple[tuple[str, ..
     return path, next((key for key in ("outputs", "filters") if key in vars(node.layer)), None)
 
 
-def open_checkpoint(found: Checkpoint, backend: Any, overrides: Sequence[str] = ()) -> tuple[Config, Engine]:
+def open_checkpoint(
+    found: Checkpoint, backend: Any, overrides: Sequence[str] = (), communicator: Communicator | None = None
+) -> tuple[Config, Engine]:
     """The config and the engine of a trained network, for evaluation."""
     config = load_config(found.path / checkpoint.CONFIG, overrides)
     network = make_network(config)
     check_classes(config, network, found.state["classes"], f"'{found.path}'")
-    engine = make_engine(config, network, backend, learns=False)
+    engine = make_engine(config, network, backend, communicator, learns=False)
     load_weights(engine, found if config.solver.ema else replace(found, ema={}), momentum=False)
     return config, engine
 

@@ -9,14 +9,31 @@ from convnet.graph.engine import Engine
 from convnet.graph.net import Network, describe, multiply_adds
 from convnet.graph.plan import ProgramPlan
 from convnet.graph.steps import Step, Value
+from convnet.parallel import choose, model
+from convnet.parallel.collectives import Collective
+from convnet.parallel.communicator import Silent, Solo
+from convnet.parallel.model import Links
 
 
-def summarize(config: Config, backend: Any, *, explained: bool = False) -> str:
-    """The layers, and the memory that training with this config allocates on the backend's device."""
-    network = session.make_network(config)
-    engine = session.make_engine(config, network, backend)
+def summarize(config: Config, backend: Any, *, explained: bool = False, world: int = 1) -> str:
+    """The layers, and the memory that training with this config allocates on the backend's device.
+
+    Of several ranks, `world`, also what each way to divide the network among them costs; the memory and the steps are
+    those of the first.
+    """
+    network, ranks = session.make_network(config), Silent(0, world) if world > 1 else Solo()
+    engine = session.make_engine(config, network, backend, ranks)
     parts = [layer_table(network), "", memory_table(engine)]
+    parts += ["", choice_table(config, network, backend, model.links(backend.arch, ranks))] if world > 1 else []
     return "\n".join([*parts, "", explain(engine)] if explained else parts)
+
+
+def choice_table(config: Config, network: Network, planner: Any, links: Links) -> str:
+    """What a step costs for each way in which the network can be divided among ranks, as the model predicts."""
+    found = choose.choices(network, 0, links.size, *session.divided(config, fc="auto", scheme="auto"))
+    rows = choose.rows(choose.predict(found, session.engine_maker(config, network), planner, links))
+    each = f"{links.bandwidth / 1e9:g} GB/s and {links.latency * 1e6:g} us to each other"
+    return f"{table(rows, right=6)}\nof {links.size} ranks with {each}, as predicted"
 
 
 def layer_table(network: Network) -> str:
@@ -43,7 +60,7 @@ def memory_table(engine: Engine) -> str:
     rows += [(names[key], f"{sizes[key]:,}", f"{sizes[key] / 2**20:.1f}") for key in names]
     total = sum(sizes.values())
     rows.append(("total", f"{total:,}", f"{total / 2**20:.1f}"))
-    programs = ", ".join(f"{kind} {plan.peak:,}" for (kind, _), (_, plan) in engine.plans.items())
+    programs = ", ".join(f"{kind} {plan.peak:,}" for (kind, *_), (_, plan) in engine.plans.items())
     size = f"{engine.batch_size} images" + (f", {engine.micro} at a time" if engine.micro < engine.batch_size else "")
     return "\n".join(
         [table(rows, right=2), f"on {device.describe(engine.backend)}, batches of {size}; arena: {programs}"]
@@ -53,7 +70,7 @@ def memory_table(engine: Engine) -> str:
 def explain(engine: Engine) -> str:
     """Every step of every program: the variant that computes it, why none before it, and where its results lie."""
     lines = []
-    for (kind, batch), (_, plan) in engine.plans.items():
+    for (kind, batch, *_), (_, plan) in engine.plans.items():
         replay = "replayed as one CUDA graph" if engine.capture else "run step by step"
         lines.append(f"program {kind}, {batch} images, arena {plan.peak:,} bytes, {replay}")
         rows = [_explained(engine.backend, plan, i, step) for i, step in enumerate(plan.steps)]
@@ -63,9 +80,10 @@ def explain(engine: Engine) -> str:
 
 def _explained(backend: Any, plan: ProgramPlan, i: int, step: Step) -> tuple[str, ...]:
     choice = plan.choices[i]
-    variant = choice.variant.name if choice.variant else "NumPy reference"
+    other = "between ranks" if isinstance(step.op, Collective) else "NumPy reference"
+    variant = choice.variant.name if choice.variant else other
     if choice.variant:
-        preferred = list(reversed(step.op.variants.values()))
+        preferred = list(reversed(choice.variant.op.variants.values()))
         preferred = preferred[: preferred.index(choice.variant)]
         reasons = [f"{other.name} {other.misfit(step.geometry, backend.arch)}" for other in preferred]
         variant += f" ({'; '.join(reasons)})" if reasons else ""

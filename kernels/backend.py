@@ -5,6 +5,7 @@ that runs it, so that a step costs one Python call.
 """
 
 import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,17 @@ def cupy() -> Any:
     import cupy
 
     return cupy
+
+
+@functools.cache
+def nccl() -> Any:
+    """The module cupy.cuda.nccl; RuntimeError, with the reason, where the library cannot be loaded."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        from cupy.cuda import nccl
+    if not nccl.available:
+        raise RuntimeError(" ".join(str(caught[0].message).split()) if caught else "the NCCL library cannot be loaded")
+    return nccl
 
 
 class NumPy:

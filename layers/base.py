@@ -71,9 +71,14 @@ class Emit(Protocol):
     training: bool
     key: int  # of this layer: the purpose under which it draws random numbers
     nominal_batch: int  # the configured global batch: what a sum over samples is divided by to give the mean gradient
+    ranks: int  # processes that share the batch; a layer sees the samples of its own
+    total: int  # samples of this step at all ranks together
 
     def __call__(self, op: Op, geometry: Any, **arguments: Any) -> None:
         """Append a step. `beta` is supplied: 0 for the first writer of a gradient, 1 for the next ones."""
+
+    def all_reduce(self, *values: Value) -> None:
+        """Append what replaces each value, at every rank, by its sum over the ranks; `ranks` must be above 1."""
 
     def param(self, name: str) -> Value: ...
 

@@ -51,11 +51,13 @@ class Options:
 
     type: the name under which a class is registered.
     shorthand: options that a lone value in place of the section sets; of a registered one, a lone name is its type.
+    words: that may stand in place of the section, and the options that each stands for.
     """
 
     type: ClassVar[str] = ""
     registry: ClassVar[Registry | None] = None
     shorthand: ClassVar[tuple[str, ...]] = ()
+    words: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __post_init__(self) -> None:
         for name, hint, rule, _ in options(type(self)):
@@ -107,6 +109,10 @@ def _written_out(cls: type[Options], value: Any) -> Mapping[str, Any]:
         return dict.fromkeys(cls.shorthand, value)
     if cls.registry and isinstance(value, str):
         return {"type": value}
+    if cls.words and isinstance(value, str):
+        if value in cls.words:
+            return cls.words[value]
+        raise ConfigError(f"expected {one_of(cls.words)}, or {expected(cls, Rule())}, found {show(value)}")
     raise ConfigError(f"expected {expected(cls, Rule())}, found {show(value)}")
 
 

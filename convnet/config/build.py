@@ -15,7 +15,7 @@ from layers.neuron import Neuron
 from layers.options import LAYERS, ConfigError, build, show
 from layers.registry import nearest, one_of
 
-WIRING = ("inputs", "neuron")  # keys of every layer's section that are not options of the layer
+WIRING = ("inputs", "neuron", "ranks")  # keys of every layer's section that are not options of the layer
 LAYER_NAME = re.compile(r"\w[\w.-]*")
 
 
@@ -70,10 +70,11 @@ class _Chain:
             raise ConfigError(f"option 'type' is missing; expected {one_of(LAYERS)}{near and f' ({near[2:]})'}")
         layer = build(Layer, value, extra=WIRING)
         section = value if isinstance(value, Mapping) else {}
-        self._append(name, layer, self._inputs(section, layer), name)
+        ranks = _ranks(section.get("ranks"), layer)
+        self._append(name, layer, self._inputs(section, layer), name, ranks)
         if section.get("neuron") is not None:
             neuron = self._neuron(section["neuron"], layer)
-            self._append(f"{name}.{neuron.kind}", neuron, (name,), name)
+            self._append(f"{name}.{neuron.kind}", neuron, (name,), name, ranks)
 
     def _check_name(self, name: str) -> None:
         if name == LABELS:
@@ -81,10 +82,12 @@ class _Chain:
         if not LAYER_NAME.fullmatch(name):
             raise ConfigError("expected a name of letters, digits, '_', '-' and '.'")
 
-    def _append(self, name: str, layer: Layer, inputs: tuple[str, ...], section: str) -> None:
+    def _append(
+        self, name: str, layer: Layer, inputs: tuple[str, ...], section: str, ranks: tuple[int, ...] | None
+    ) -> None:
         if name in self.specs:
             raise ConfigError(f"a layer and the neuron of another are both called '{name}'")
-        self.specs[name] = LayerSpec(name, layer, inputs, ("layers", section))
+        self.specs[name] = LayerSpec(name, layer, inputs, ("layers", section), ranks)
         self.outputs[section] = name
 
     def _neuron(self, value: Any, layer: Layer) -> Neuron:
@@ -124,3 +127,15 @@ class _Chain:
             near = "" if later else nearest(name, [*self.outputs, LABELS])
             raise ConfigError(f"input '{name}' {where}{near}", ("inputs",))
         return self.outputs[name]
+
+
+def _ranks(given: Any, layer: Layer) -> tuple[int, ...] | None:
+    """The ranks that compute a layer, as its section says."""
+    if given is None:
+        return None
+    ranks = given if isinstance(given, list) else [given]
+    if not ranks or not all(type(rank) is int and rank >= 0 for rank in ranks) or len(set(ranks)) < len(ranks):
+        raise ConfigError(f"expected the numbers of ranks, such as [0], found {show(given)}", ("ranks",))
+    if layer.is_cost or layer.arity == (0, 0):
+        raise ConfigError(f"a {layer.type} layer is computed by all ranks; expected no ranks", ("ranks",))
+    return tuple(sorted(ranks))

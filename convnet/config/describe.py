@@ -15,7 +15,8 @@ from layers.registry import suggest
 WIDTH = 100
 WIRING = """\
   inputs: the name of a layer, or a list of names; default: the layer before
-  neuron: a function that is applied to the output, in a layer of its own; see the neuron layer"""
+  neuron: a function that is applied to the output, in a layer of its own; see the neuron layer
+  ranks: the one of several ranks that computes it, for the whole batch, such as [0]; default: as its inputs"""
 # What can be described, apart from the options of Config.
 INIT = ("init", Initializer, Rule(doc="initial values of a layer's weights, in its init and init_bias"), REQUIRED)
 TEXTS = {

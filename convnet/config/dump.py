@@ -83,7 +83,8 @@ def _layers(config: Config) -> dict[str, Any]:
             sections[name]["neuron"] = str(spec.layer)
         else:
             inputs = {"inputs": [owner.get(i, i) for i in spec.inputs]} if spec.inputs else {}
-            sections[name] = _section(spec.layer) | inputs
+            ranks = {"ranks": list(spec.ranks)} if spec.ranks else {}
+            sections[name] = _section(spec.layer) | inputs | ranks
     return sections
 
 

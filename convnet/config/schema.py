@@ -1,6 +1,7 @@
 """The sections of a config file. Their declarations are the schema, the error messages and the reference."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
@@ -107,27 +108,62 @@ class Train(Options):
             )
 
 
+WORDS = {  # of `parallel: hybrid` and the like: the values of conv and fc
+    "data": ("data", "data"),
+    "hybrid": ("data", "model"),
+    "auto": ("data", "auto"),
+}
+
+
 @dataclass(frozen=True)
 class Parallel(Options):
-    """How layers are spread over devices. One word sets both."""
+    """How the work is spread over the ranks, one for each GPU. One word sets conv and fc: data, hybrid (data, model) or
+    auto (data, auto).
 
-    shorthand: ClassVar[tuple[str, ...]] = ("conv", "fc")
+    The schemes are those of Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks".
+    """
 
-    conv: str = option("data", choices=("data",), doc="convolutional part: data (each device has its share of a batch)")
-    fc: str = option("data", choices=("data",), doc="fully connected part")
+    words: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        word: {"conv": conv, "fc": fc} for word, (conv, fc) in WORDS.items()
+    }
+
+    conv: str = option("data", choices=("data",), doc="convolutional part: data (each rank has its share of a batch)")
+    fc: str = option(
+        "data",
+        choices=("data", "model", "auto"),
+        doc="from the first fully connected layer on: data; model (each rank has its share of the outputs); "
+        "auto: the faster one",
+    )
+    scheme: str = option(
+        "auto",
+        choices=("A", "B", "C", "auto"),
+        doc="of fc: model, how it gets its inputs. A: all batches at once; B: one rank's batch after the other; "
+        "C: a part of every rank's batch after the other; auto: the fastest one",
+    )
+    update: str = option(
+        "auto",
+        choices=("replicated", "sharded", "auto"),
+        doc="what all ranks hold is updated by every rank; or a part by each, and gathered; auto: replicated",
+    )
+    wire: str = option("fp32", choices=("fp32", "bf16"), doc="numbers in which gradients are exchanged")
+    bucket: float = option(25.0, above=0, doc="MiB of gradients that are exchanged together")
+    timeout: float = option(
+        10.0, least=2, doc="seconds without a sign of life of a rank, or without progress, after which the run ends"
+    )
 
 
 @dataclass(frozen=True)
 class LayerSpec:
     """A layer as configured: an automatic neuron is one of its own, and its readers name it as their input.
 
-    path: of the section that it was made from, for errors.
+    path: of the section that it was made from, for errors. ranks: that compute it; None: as its inputs say.
     """
 
     name: str
     layer: Layer
     inputs: tuple[str, ...]
     path: tuple[str, ...]
+    ranks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

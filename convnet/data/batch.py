@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from convnet.parallel import shares
+
 Allocate = Callable[[tuple[int, ...], Any], NDArray[Any]]  # shape, dtype -> array; pinned memory, for example
 
 
@@ -18,6 +20,7 @@ class Batch:
     labels: int32 [n], -1 for a sample without a label, and for one that could not be decoded (its pixels are 0).
     indices: int64 [n], the samples' places in the source.
     epoch, position: of the batch: its global first sample's place in the order of the epoch.
+    total: samples of the batch over all ranks, of which these are this rank's.
     view: which of the evaluation views of these samples this is.
     fence: called before the arrays are rewritten; a consumer that copies them asynchronously sets it to a function
     that waits for the copy (an event's `synchronize`).
@@ -29,6 +32,7 @@ class Batch:
     indices: NDArray[np.int64]
     epoch: int
     position: int
+    total: int
     view: int = 0
     fence: Callable[[], object] | None = None
 
@@ -59,12 +63,12 @@ class Slot:
         slot.mirror[:] = np.arange(mirrors, dtype=np.uint8)[:, None]
         return slot
 
-    def batches(self, count: int, epoch: int, position: int) -> Iterator[Batch]:
+    def batches(self, count: int, epoch: int, position: int, total: int) -> Iterator[Batch]:
         """The batch of the first `count` samples, once per view: each window, then its mirror image."""
         for view in range(len(self.pixels) * len(self.mirror)):
             window, mirror = divmod(view, len(self.mirror))
             arrays = self.pixels[window, :count], self.mirror[mirror, :count], self.labels[:count], self.indices[:count]
-            batch = Batch(*arrays, epoch, position, view)
+            batch = Batch(*arrays, epoch, position, total, view)
             self.delivered.append(batch)
             yield batch
 
@@ -84,5 +88,6 @@ def spans(count: int, batch_size: int, drop_last: bool, start: int = 0) -> Itera
 
 
 def share(first: int, end: int, rank: int, world: int) -> tuple[int, int]:
-    """The part of a global batch that is a rank's: sizes differ by at most one, and may be 0 in a short last batch."""
-    return first + (end - first) * rank // world, first + (end - first) * (rank + 1) // world
+    """The part of a global batch that is a rank's; see convnet/parallel/shares.py."""
+    begin, stop = shares.share(end - first, world, rank)
+    return first + begin, first + stop

@@ -37,6 +37,7 @@ class Work:
     count: int
     epoch: int
     position: int
+    total: int
     draws: NDArray[np.uint32]
     tasks: list[Future[None]] = field(default_factory=list)
     broken: dict[int, DecodeError] = field(default_factory=dict)
@@ -124,15 +125,16 @@ class Pipeline:
                     return
                 self._finish(queue[0])
                 work = queue.popleft()
-                yield from work.slot.batches(work.count, epoch, work.position)
+                yield from work.slot.batches(work.count, epoch, work.position, work.total)
         finally:
             if queue is self._queue:
                 self._cancel()
 
     def unreadable(self, what: str) -> DataError:
         """The error of a source of which no image can be decoded."""
-        (_, first), *_ = sorted(self.broken.items())
-        return DataError(f"none of the {len(self.source)} {what} images can be read; the first: {first}")
+        text = f"none of the {len(self.source)} {what} images can be read"
+        own = sorted(self.broken.items())  # none at a rank whose shares were empty
+        return DataError(f"{text}; the first: {own[0][1]}" if own else text)
 
     def close(self) -> None:
         """End all threads; takes no longer than the decoding of one image."""
@@ -160,7 +162,7 @@ class Pipeline:
         indices = order[slice(*share(first, end, self.rank, self.world))]
         count = len(indices)
         slot.indices[:count], slot.labels[:count] = indices, self.source.labels[indices]
-        work = Work(slot, count, epoch, first, self.transform.draw(self.seed, epoch, indices))
+        work = Work(slot, count, epoch, first, end - first, self.transform.draw(self.seed, epoch, indices))
         if len(slot.mirror) == 1:
             slot.mirror[0, :count] = self.transform.mirrored(work.draws)
         size = max(1, -(-count // (self.threads * TASKS_PER_THREAD)))

@@ -1,37 +1,37 @@
 """The engine: a network's memory and programs on one device, and the few things a trainer asks of it."""
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from math import prod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from convnet.errors import out_of_memory
 from convnet.graph import program, update
 from convnet.graph.executor import Executor
 from convnet.graph.net import Network
 from convnet.graph.plan import ProgramPlan, plan_program
-from convnet.graph.program import Program, Values
+from convnet.graph.program import Program
 from convnet.graph.steps import Step, Value
-from convnet.graph.update import Rule
+from convnet.graph.store import OF_PARAMETERS, Store
+from convnet.graph.update import Rule, Updating
+from convnet.parallel.communicator import Communicator, Solo
+from convnet.parallel.data import Exchange, Sharing, idle
+from convnet.parallel.division import Division
+from convnet.parallel.shares import longest, share
+from convnet.parallel.whole import Whole
 from kernels.update import BLOCK
 from layers.options import ConfigError
 
-ALIGNMENT = 64  # elements, of a state: 256 bytes or more
-LEARNING = ("gradients", "velocity")  # flat arrays that hold all parameters, as weights does, only if some are trained
-OF_PARAMETERS = ("weights", *LEARNING, "pending", "weight averages")
-OF_STATES = ("states", "state averages")
-Spans = dict[str, tuple[int, int]]
-
 
 class Engine:
-    """One network on one backend.
+    """One network on one backend: that of this rank, of those that share a batch.
 
-    batch_size: samples of a step; `accumulate` cuts it in that many micro-batches. trainable: full names of the
-    parameters that learn (default: all), by `rule`; with none, nothing that only training needs is held. mean, std: per
-    channel, of pixels 0..255. capture: replay steps as CUDA graphs.
+    batch_size: samples of a step, of all ranks; `accumulate` cuts it in that many micro-batches. trainable: full names
+    of the parameters that learn (default: all), by `rule`; with none, nothing that only training needs is held. mean,
+    std: per channel, of pixels 0..255. capture: replay steps as CUDA graphs. communicator: of the ranks, default: this
+    one alone; exchange: how they share gradients; division: what is divided among them besides the samples.
     Arrays by full name: `parameters`, `velocity`, `gradients` and `states` are views of flat arrays; so are
     `averages`, of parameters and states, where the rule has them, and `pending`, gradients that wait for an update.
     """
@@ -51,149 +51,84 @@ class Engine:
         std: np.ndarray | float = 1.0,
         seed: int = 1,
         capture: bool = True,
+        communicator: Communicator | None = None,
+        exchange: Exchange | None = None,
+        division: Division | None = None,
     ):
-        self.network, self.backend, self.dtype = network, backend, np.dtype(dtype)
-        self.batch_size, self.micro = batch_size, batch_size // accumulate
+        self.division, self._distance = division, 0
+        self.network, self.backend, self.seed = network, backend, seed
+        self.communicator, self.exchange = communicator or Solo(), exchange or Exchange()
+        self.batch_size, self.micro = batch_size, longest(batch_size // accumulate, self.communicator.size)
         self.eval_batch = eval_batch or self.micro
-        self.seed, self.capture = seed, capture and hasattr(backend, "capture")
-        learnable = network.learnable
-        self.trainable = tuple(n for n in (network.params if trainable is None else trainable) if n in learnable)
+        self.capture = capture and hasattr(backend, "capture")
+        asked, learnable = network.params if trainable is None else trainable, network.learnable
+        self.trainable = tuple(name for name in asked if name in learnable)
         self.results = network.results
         self.rule = rule or Rule()
-        self._waiting = set(self.trainable) & set(update.waiting(network))
         self._learns = np.array([[name in self.trainable] for name in network.params], np.float32).reshape(-1, 1)
-        self._spans = _spans({name: param.shape for name, param in network.params.items()}, BLOCK)
-        self._state_spans = _spans({name: state.shape for name, state in network.states.items()}, ALIGNMENT)
-        self.values = self._declare()
-        self._owned = self._allocate()
-        self.parameters = self._views("weights")
-        self.velocity = self._views("velocity")
-        self.gradients = self._views("gradients")
-        self.states = self._views("states")
-        self.averages = self._views("weight averages") | self._views("state averages")
-        self.pending = {name: array for name, array in self._views("pending").items() if name in self._waiting}
-        self.arrays: dict[str, Any] = {
-            **self._owned,
-            **self.parameters,
-            **self.states,
-            **{f"d {name}": array for name, array in self.gradients.items()},
-            **{f"average {name}": array for name, array in self.averages.items()},
-        }
+        self._waiting = set(self.trainable) & set(update.waiting(network))
+        self.store = self._make_store(dtype)
+        self._name_arrays()
+        self._updating = self._make_updating()
+        self._sharing = self._make_sharing()
         if backend.name != "planner":
-            self._set_constants(mean, std)
-        self.plans: dict[tuple, tuple[Program, ProgramPlan]] = {}
+            self.store.fill(mean, std)
+        self.plans: dict[tuple[str, int, int, int], tuple[Program, ProgramPlan]] = {}
         self._executors: dict[tuple, Executor] = {}
         self._arena = backend.zeros(0)
-        training = ("train",) if accumulate == 1 else ("first", "more", "apply")
-        for kind in ("measure", *training) if self.trainable else ():
-            self.plan(kind, self.micro)
-        self.plan("eval", self.eval_batch)
+        self._plan_all(accumulate)
 
     # Memory
 
-    def _declare(self) -> Values:
-        def persistent(name: str, shape: tuple[int, ...], dtype: Any = self.dtype) -> Value:
-            return Value(name, shape, np.dtype(dtype), arena=False)
+    def _make_store(self, dtype: Any) -> Store:
+        ranks = self.communicator.size
+        return Store(
+            self.network,
+            self.division.placement.params if self.division else self.network.params,
+            self.backend,
+            dtype=dtype,
+            nominal_batch=self.batch_size,
+            longest=max(self.micro, self.eval_batch),
+            trainable=self.trainable,
+            waiting=self._waiting,
+            rule=self.rule,
+            ranks=ranks,
+            grain=BLOCK * (ranks if self.exchange.sharded else 1),
+        )
 
-        network, count, channels = self.network, len(self._spans), self.network.data[0].shape.channels
-        total, of_states = _length(self._spans, BLOCK), _length(self._state_spans, ALIGNMENT)
-        flat = {name: persistent(name, (total,)) for name in ("weights", *(LEARNING if self.trainable else ()))}
-        flat |= {"states": persistent("states", (of_states,))}
-        flat |= {"pending": persistent("pending", (total,))} if self._waiting else {}
-        flat |= {"norms": persistent("norms", (program.RING,), np.float64)} if self.rule.clip is not None else {}
-        if self.rule.decay is not None:
-            flat |= {"weight averages": persistent("weight averages", (total,))}
-            flat |= {"state averages": persistent("state averages", (of_states,))}
-        flat |= {
-            "owner": persistent("owner", (total // BLOCK,), np.int32),
-            "spans": persistent("spans", (count, 2), np.int64),
-            "rates": persistent("rates", (count, 4), np.float32),
-            "magnitudes": persistent("magnitudes", (count, 2)),
-            "healthy": persistent("healthy", (1,), np.int32),
-            "clock": persistent("clock", (4,), np.uint32),
-            "history": persistent("history", (len(network.results), program.RING), np.float64),
-            "mean": persistent("mean", (channels,)),
-            "std": persistent("std", (channels,)),
-        }
-        flat |= {
-            f"{kind} {node.name}": persistent(f"{kind} {node.name}", (3, node.counted), np.int64)
-            for kind in (program.COUNTS, program.EVALUATED)
-            for node in network.costs
-            if node.counted
-        }
-        parameters = {name: persistent(name, param.shape) for name, param in network.params.items()}
-        gradients = {name: persistent(f"d {name}", network.params[name].shape) for name in self.trainable}
-        states = {name: persistent(name, state.shape) for name, state in network.states.items()}
-        shared = self._with_shared(parameters), self._with_shared(gradients)
-        return Values(self.dtype, self.batch_size, *shared, states, flat)
+    def _name_arrays(self) -> None:
+        views = self.store.views
+        self.arrays = self.store.arrays
+        self.parameters, self.velocity, self.gradients = views("weights"), views("velocity"), views("gradients")
+        self.states = views("states")
+        self.averages = views("weight averages") | views("state averages")
+        self.pending = {name: array for name, array in views("pending").items() if name in self._waiting}
 
-    def _with_shared(self, values: dict[str, Value]) -> dict[str, Value]:
-        """Each value also under the names by which other layers know its parameter."""
-        aliases = self.network.shared.items()
-        return values | {name: values[owner] for name, owner in aliases if owner in values}
+    def _make_updating(self) -> Updating:
+        values = self.store.values
+        return Updating(self.network, {n: values.parameters[n] for n in self.trainable}, values.flat, self.rule)
 
-    def _averaged(self) -> Values:
-        """The values of evaluation: averages in place of parameters and states."""
+    def _make_sharing(self) -> Sharing | None:
+        """What the ranks share, where there are several."""
+        if self.communicator.size == 1 or not self.trainable:
+            return None
+        shared = self.division.shared(self.exchange, self.rule) if self.division else set(self.trainable)
+        gradients = {name: self.store.values.gradients[name] for name in self.trainable if name in shared}
+        own = self.network.params.keys() - self.division.placement.exchanged if self.division else set()
+        return Sharing(self.communicator, self.exchange, self._updating, gradients, self.store.spans, own)
 
-        def average(values: Mapping[str, Value]) -> dict[str, Value]:
-            return {key: Value(f"average {v.name}", v.shape, v.dtype, arena=False) for key, v in values.items()}
+    @cached_property
+    def _whole(self) -> Whole | None:
+        """What joins the parameters of which each rank has a part."""
+        return Whole(self.division.placement, self.communicator, self.backend) if self.division else None
 
-        values = self.values
-        return replace(values, parameters=average(values.parameters), states=average(values.states))
+    def _cut(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        return self._whole.cut(arrays) if self._whole else arrays
 
-    def _allocate(self) -> dict[str, Any]:
-        shape = self.network.data[0].shape
-        longest = max(self.micro, self.eval_batch)
-        values = [
-            *self.values.flat.values(),
-            Value("pixels", (longest, shape.height, shape.width, shape.channels), np.dtype(np.uint8)),
-            Value("mirror", (longest,), np.dtype(np.uint8)),
-            Value("labels", (longest,), np.dtype(np.int32)),
-        ]
-        return {v.name: self._zeros(v, self._parts(v)).reshape(v.shape) for v in values}
-
-    def _parts(self, value: Value) -> Iterable[Value]:
-        if value.name in OF_STATES:
-            return self.values.states.values()
-        return self.values.parameters.values() if value.name in OF_PARAMETERS else (value,)
-
-    def _zeros(self, value: Value, parts: Iterable[Value]) -> Any:
-        """Its memory; where there is not enough, the error names it and the largest of its parts."""
-        try:
-            return self.backend.zeros(value.size, value.dtype)
-        except Exception as error:
-            if not out_of_memory(error):
-                raise
-            largest = max(parts, key=lambda part: part.nbytes)
-            most = "" if largest is value else f", '{largest.name}' in it {largest.nbytes:,}"
-            raise MemoryError(f"'{value.name}' needs {value.nbytes:,} bytes{most}") from error
-
-    def _views(self, flat: str) -> dict[str, Any]:
-        """The parts of a flat array by name; none where there is no such array."""
-        of_states = flat in OF_STATES
-        spans = self._state_spans if of_states else self._spans
-        described: Mapping[str, Any] = self.network.states if of_states else self.network.params
-        if flat not in self._owned:
-            return {}
-        return {
-            name: self._owned[flat][begin : begin + size].reshape(described[name].shape)
-            for name, (begin, size) in spans.items()
-        }
-
-    def _set_constants(self, mean: np.ndarray | float, std: np.ndarray | float) -> None:
-        spans = np.array(list(self._spans.values()), np.int64).reshape(-1, 2)
-        blocks = [_padded(size, BLOCK) // BLOCK for _, size in spans]
-        self._set("spans", spans)
-        self._set("owner", np.repeat(np.arange(len(blocks)), blocks))
-        self._set("mean", np.broadcast_to(mean, self.arrays["mean"].shape))
-        self._set("std", np.broadcast_to(std, self.arrays["std"].shape))
-        self._set("healthy", np.ones(1))
-        for name, state in self.network.states.items():
-            self._set(name, np.full(state.shape, state.fill))
-
-    def _set(self, name: str, source: Any, count: int | None = None) -> None:
-        target = self.arrays[name] if count is None else self.arrays[name][:count]
-        self.backend.upload(target, np.ascontiguousarray(source, target.dtype))
+    def _join(self, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Host copies, whole."""
+        found = self.store.download(arrays)
+        return self._whole.join(found) if self._whole else found
 
     def initialize(self) -> None:
         """Fill all parameters by their initialisers; each draws from its own generator, keyed by (seed, name)."""
@@ -201,7 +136,8 @@ class Engine:
             key = np.array([self.seed, zlib.crc32(name.encode())], np.uint64)  # a list of both would become floats
             rng = np.random.Generator(np.random.Philox(key=key))
             try:
-                self._set(name, param.init.fill(rng, param.shape, param.fan_in))
+                filled = param.init.fill(rng, param.shape, param.fan_in)
+                self.store.set(name, self._cut({name: filled})[name])
             except ConfigError as error:
                 layer, _, kind = name.rpartition(".")
                 raise error.under("layers", layer, "init_bias" if kind == "bias" else "init") from error
@@ -215,8 +151,9 @@ class Engine:
     @property
     def memory(self) -> dict[str, int]:
         """Bytes of device memory: the arena, parameters with gradients, momentum and averages, and everything else."""
-        flat = sum(self._owned[name].nbytes for name in OF_PARAMETERS if name in self._owned)
-        other = sum(array.nbytes for array in self._owned.values()) - flat
+        held = self.store.flat
+        flat = sum(held[name].nbytes for name in OF_PARAMETERS if name in held)
+        other = sum(array.nbytes for array in held.values()) - flat
         return {"arena": self._arena.nbytes, "parameters": flat, "other": other}
 
     @property
@@ -226,91 +163,191 @@ class Engine:
 
     # Programs
 
-    def plan(self, kind: str, batch: int) -> tuple[Program, ProgramPlan]:
-        """A program at a batch size, planned.
+    def _plan_all(self, accumulate: int) -> None:
+        """What a run will need, so that its memory is known."""
+        if self.trainable:
+            self.plan("measure", self.micro)
+            self._distance = longest(self.batch_size, self.communicator.size)
+            for begin, count, total in self.parts(self.batch_size):
+                self.plan("train" if accumulate == 1 else "more" if begin else "first", count, total)
+            if accumulate > 1:
+                self.plan("apply", *self.applied(self.batch_size))
+        self.plan("eval", self.eval_batch)
+
+    def share(self, total: int) -> tuple[int, int]:
+        """The samples [begin, end) of this rank in a batch of `total`."""
+        return share(total, self.communicator.size, self.communicator.rank)
+
+    def parts(self, total: int) -> Iterator[tuple[int, int, int]]:
+        """The micro-batches of a step on `total` samples: of each the first of this rank's samples, their number, and
+        that of all ranks'. Every rank has as many, of which some may be empty."""
+        size = self.communicator.size
+        lengths = [end - begin for begin, end in (share(total, size, rank) for rank in range(size))]
+        for begin in range(0, lengths[0], self.micro):
+            counts = [min(max(length - begin, 0), self.micro) for length in lengths]
+            yield begin, counts[self.communicator.rank], sum(counts)
+
+    def applied(self, total: int) -> tuple[int, int]:
+        """Samples of this rank, and of all, that an update is of; alone, a rank has one program for any number."""
+        begin, end = self.share(total)
+        return (end - begin, total) if self._sharing else (self.micro, self.micro)
+
+    def plan(self, kind: str, batch: int, total: int | None = None) -> tuple[Program, ProgramPlan]:
+        """A program at a batch size, planned; total: samples of all ranks, default: all have `batch`.
 
         kind: train (forward, backward, update), first and more (forward and backward of the first and of later
-        micro-batches), apply (update), measure (mean magnitudes of parameters and updates), loss (forward as in
-        training), eval (forward as in evaluation).
+        micro-batches), apply (update), measure (mean magnitudes of parameters and updates), gather (make whole what
+        each rank has a part of), loss (forward as in training), eval (forward as in evaluation).
         """
-        key = (kind, batch)
+        key = self._key(kind, batch, total)
         if key not in self.plans:
-            recorded = self._record(kind, batch)
+            recorded = self._record(*key)
             outputs = recorded.outputs if kind in ("eval", "loss") else ()
             self.plans[key] = recorded, plan_program(recorded.steps, outputs, self.backend.choose)
         return self.plans[key]
 
-    def _record(self, kind: str, batch: int) -> Program:
+    def _key(self, kind: str, batch: int, total: int | None) -> tuple[str, int, int, int]:
+        """With a division, layers that see the samples of all ranks must know how far apart these are."""
+        distance = self._distance if self.division and kind != "eval" else 0
+        return kind, batch, batch * self.communicator.size if total is None else total, distance
+
+    def _record(self, kind: str, batch: int, total: int, distance: int) -> Program:
+        values, gathering = self.store.values, self._sharing.gathering() if self._sharing else []
         if kind == "eval":
-            values = self._averaged() if self.averages else self.values
-            return program.evaluation(self.network, values, batch)
-        if kind == "loss":
-            return program.loss(self.network, self.values, batch)
+            return self._record_evaluation(batch, total)
         if kind == "apply":
-            return Program(self._updating())
+            return Program(self._with_update([], batch / total))
         if kind == "measure":
-            return Program(update.measuring(self.values.flat))
-        recorded = program.training(self.network, self.values, batch, accumulate=kind == "more")
-        if kind == "train":
-            recorded.steps.extend(self._updating())
-        return recorded
+            return Program([*gathering, *update.measuring(values.flat)])
+        if kind == "gather":
+            return Program(gathering)
+        if kind == "loss":
+            samples = max(batch, 1), total
+            if self.division:
+                recorded = self.division.loss(values, *samples, distance)
+            else:
+                recorded = program.loss(self.network, values, *samples)
+            return recorded if batch else Program(idle(recorded.steps, joint=self._joint))
+        return self._record_training(kind, batch, total, distance)
 
-    def _updating(self) -> list[Step]:
-        moving = {name: self.values.parameters[name] for name in self.trainable}
-        return update.updating(self.network, moving, self.values.flat, self.rule)
+    @property
+    def _joint(self) -> set[str]:
+        """Layers that ranks compute together."""
+        return {node.name for node in self.division.placement.region} if self.division else set()
 
-    def executor(self, kind: str, batch: int) -> Executor:
+    def _record_evaluation(self, batch: int, total: int) -> Program:
+        values = self.store.averaged() if self.averages else self.store.values
+        if not self.division:
+            return program.evaluation(self.network, values, batch)
+        recorded = self.division.evaluation(values, max(batch, 1), total)
+        return recorded if batch else Program(idle(recorded.steps, joint=self._joint))
+
+    def _record_training(self, kind: str, batch: int, total: int, distance: int) -> Program:
+        """A rank without samples takes part in what all do together, in the place and order of the others."""
+        samples, accumulate = (max(batch, 1), total), kind == "more"
+        if self.division:
+            recorded = self.division.training(self.store.values, *samples, distance, accumulate=accumulate)
+        else:
+            recorded = program.training(self.network, self.store.values, *samples, accumulate=accumulate)
+        steps = self._with_update(recorded.steps, batch / total) if kind == "train" else recorded.steps
+        if not batch:
+            cleared = () if kind == "more" else (self.store.values.flat["gradients"],)
+            steps = idle(steps, cleared, self._joint)
+        return replace(recorded, steps=steps)
+
+    def _with_update(self, steps: list[Step], weight: float) -> list[Step]:
+        """Steps, and the update by the gradients that they leave; weight: this rank's part of all samples."""
+        if self._sharing:
+            return self._sharing.training(steps, weight)
+        return [*steps, *self._updating.all()]
+
+    def executor(self, kind: str, batch: int, total: int | None = None) -> Executor:
         """The program bound to memory; the arena grows when a program needs more than any before it."""
-        key = (kind, batch)
-        _, plan = self.plan(*key)
+        _, plan = self.plan(kind, batch, total)
         if self._arena.nbytes < self.planned:
-            self._executors.clear()  # they hold the old arena
-            self._arena = self.backend.zeros(0)
-            _, largest = max(self.plans.values(), key=lambda planned: planned[1].peak)
-            self._arena = self._zeros(Value("arena", (self.planned,), np.dtype(np.uint8)), largest.offsets)
+            self._grow()
+        key = self._key(kind, batch, total)
         if key not in self._executors:
-            self._executors[key] = Executor(self.backend, plan, self._arena, self.arrays, capture=self.capture)
+            self._executors[key] = self.bound(plan, self.communicator)
         return self._executors[key]
+
+    def _grow(self) -> None:
+        """A larger arena. Alone, a rank binds all its programs to it anew.
+
+        Among others it leaves those that it has in the old one: it may be the only one that needs more, and NCCL wants
+        all ranks to capture a transfer, and to replay it, together.
+        """
+        if self.communicator.size == 1:
+            self._executors.clear()
+            self._arena = self.backend.zeros(0)
+        _, largest = max(self.plans.values(), key=lambda planned: planned[1].peak)
+        self._arena = self.store.zeros(Value("arena", (self.planned,), np.dtype(np.uint8)), largest.offsets)
+
+    def bound(self, plan: ProgramPlan, communicator: Communicator) -> Executor:
+        """A plan bound to the memory as it is now."""
+        return Executor(self.backend, plan, self._arena, self.arrays, capture=self.capture, communicator=communicator)
 
     # What a trainer asks for
 
     def train(
-        self, pixels: np.ndarray, mirror: np.ndarray, labels: np.ndarray, *, step: int, rates: np.ndarray
+        self,
+        pixels: np.ndarray,
+        mirror: np.ndarray,
+        labels: np.ndarray,
+        *,
+        step: int,
+        rates: np.ndarray,
+        total: int | None = None,
     ) -> None:
-        """One step on up to `batch_size` samples: uint8 [n, H, W, C], uint8 [n], int32 [n].
+        """One step on up to `batch_size` samples, of which these are this rank's: uint8 [n, H, W, C], uint8 [n],
+        int32 [n]; total: the number of all, default: n.
 
         rates: float32 [parameters, 4], learning rate, momentum, weight decay and share in the order of `parameters`;
         those of parameters that are not trainable are not used. share: what the gradients since the last update of a
         parameter are multiplied by in this one, 0 where it does not move at this step.
         On a GPU this returns before the step has run; `history` waits for it.
         """
-        self._set("rates", rates * self._learns)
-        whole = len(labels) <= self.micro
-        for begin in range(0, len(labels), self.micro):
-            part = slice(begin, begin + self.micro)
-            self.feed(pixels[part], mirror[part], labels[part], step=step, offset=begin)
-            kind = "train" if whole else "more" if begin else "first"
-            self.executor(kind, len(labels[part])).run()
-        if not whole:
-            self.executor("apply", self.micro).run()
+        total = len(labels) if total is None else total
+        first, end = self.share(total)
+        if end - first != len(labels):
+            rank = self.communicator.rank
+            raise ValueError(f"rank {rank}: expected {end - first} of {total} samples, found {len(labels)}")
+        self.store.set("rates", rates * self._learns)
+        self._distance = longest(total, self.communicator.size)
+        parts = list(self.parts(total))
+        for begin, count, of_all in parts:
+            part = slice(begin, begin + count)
+            place = self.communicator.rank * self._distance + begin  # that of an empty share, too
+            self.feed(pixels[part], mirror[part], labels[part], step=step, offset=place)
+            kind = "train" if len(parts) == 1 else "more" if begin else "first"
+            self.executor(kind, count, of_all).run()
+        if len(parts) > 1:
+            self.executor("apply", *self.applied(total)).run()
 
     def feed(self, pixels: np.ndarray, mirror: np.ndarray, labels: np.ndarray, *, step: int, offset: int) -> None:
         for name, source in (("pixels", pixels), ("mirror", mirror), ("labels", labels)):
-            self._set(name, source, len(source))
-        self._set("clock", np.array([self.seed & 0xFFFFFFFF, self.seed >> 32, step, offset], np.uint32))
+            self.store.set(name, source, len(source))
+        self.store.set("clock", np.array([self.seed & 0xFFFFFFFF, self.seed >> 32, step, offset], np.uint32))
 
     def evaluate(
-        self, pixels: np.ndarray, labels: np.ndarray, mirror: np.ndarray | None = None
+        self, pixels: np.ndarray, labels: np.ndarray, mirror: np.ndarray | None = None, *, total: int | None = None
     ) -> tuple[np.ndarray | None, np.ndarray]:
         """Class probabilities [K, n], of a classifier, and of each sample the results [results, n]; label -1: none.
 
-        Of the averaged parameters and states, where there are averages.
+        Of the averaged parameters and states, where there are averages. total: samples of all ranks, of which these
+        are this rank's, perhaps none.
         """
+        if not len(labels):
+            if self.division and total:  # layers that this rank computes for others
+                self.executor("eval", 0, total).run()
+            width = self.network.classifier.in_shapes[0].features if self.network.classifier else None
+            return None if width is None else np.zeros((width, 0), np.float32), np.zeros((len(self.results), 0))
         mirror = np.zeros(len(labels), np.uint8) if mirror is None else mirror
         self.feed(pixels, mirror, labels, step=0, offset=0)
-        executor = self.executor("eval", len(labels))
+        size = len(labels), total if self.division else None
+        executor = self.executor("eval", *size)
         executor.run()
-        recorded, _ = self.plan("eval", len(labels))
+        recorded, _ = self.plan("eval", *size)
         found = [self.backend.download(executor.array(value))[:, 0, 0, :] for value in recorded.outputs]
         count = len(recorded.results)
         return found[count] if recorded.probabilities else None, np.concatenate(found[:count])
@@ -331,41 +368,52 @@ class Engine:
         return {name: self.backend.download(self.arrays[f"{kind} {name}"]) for name in counting}
 
     def magnitudes(self) -> dict[str, tuple[float, float]]:
-        """Per parameter: mean |w|, and mean |last update|."""
+        """Per parameter: mean |w|, and mean |last update|; with a sharded update, all ranks ask together."""
         self.executor("measure", self.micro).run()
         found = self.backend.download(self.arrays["magnitudes"])
+        found = self._whole.means(found) if self._whole else found
         return {name: (float(w), float(v)) for name, (w, v) in zip(self.parameters, found, strict=True)}
 
-    def first_nonfinite(self, batch: int) -> tuple[str, str] | None:
-        """Run the training forward pass on the inputs of the last step: the first layer and array with a NaN or inf."""
-        executor = self.executor("loss", batch)
-        for step in executor.run_stepwise():
-            bad = executor.nonfinite(step)
-            if bad:
-                return step.layer, bad[0]
-        return None
+    def first_nonfinite(self, batch: int, total: int | None = None) -> tuple[str, str] | None:
+        """Run the training forward pass on the inputs of the last step: the first layer and array with a NaN or inf.
+
+        All ranks do so together, each for its own samples; total: those of all.
+        """
+        executor = self.executor("loss", batch, total)
+        found = None
+        for step in executor.run_stepwise():  # to the end: others may wait for what comes later
+            if found is None and (bad := executor.nonfinite(step)):
+                found = step.layer, bad[0]
+        return found
 
     def norms(self, begin: int, end: int) -> np.ndarray:
         """The norm of all gradients at each step in [begin, end), before clipping; empty where nothing is clipped."""
-        if "norms" not in self._owned:
+        if "norms" not in self.store.flat:
             return np.zeros(0)
-        return self.backend.download(self._owned["norms"])[np.arange(begin, end) % program.RING]
+        return self.backend.download(self.store.flat["norms"])[np.arange(begin, end) % program.RING]
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """Host copies of all parameters and states, by PyTorch's names."""
-        return self._download({**self.parameters, **self.states})
+        """Host copies of all parameters and states, by PyTorch's names; all ranks ask together."""
+        return self._join({**self.parameters, **self.states})
 
     def momentum(self) -> dict[str, np.ndarray]:
-        """Host copies of the last updates, by parameter."""
-        return self._download(self.velocity)
+        """Host copies of the last updates, by parameter; with a sharded update, all ranks ask together."""
+        self._gather()
+        return self._join(self.velocity)
 
     def extras(self) -> dict[str, dict[str, np.ndarray]]:
-        """Host copies of what else a run goes on with: "ema", averages; "gradients", those that wait for an update."""
-        found = {"ema": self._download(self.averages), "gradients": self._download(self.pending)}
+        """Host copies of what else a run goes on with: "ema", averages; "gradients", those that wait for an update.
+
+        With a sharded update, all ranks ask together.
+        """
+        self._gather()
+        found = {"ema": self._join(self.averages), "gradients": self._join(self.pending)}
         return {key: arrays for key, arrays in found.items() if arrays}
 
-    def _download(self, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        return {name: self.backend.download(array) for name, array in arrays.items()}
+    def _gather(self) -> None:
+        """Make whole what each rank has a part of."""
+        if self._sharing and self._sharing.sharded:
+            self.executor("gather", self.micro).run()
 
     def load(
         self,
@@ -377,30 +425,8 @@ class Engine:
 
         Averages that are not given begin with the values.
         """
-        self._upload(self.arrays, {name: tensors[name] for name in (*self.parameters, *self.states)})
-        self._upload(self.velocity, momentum or {})
+        self.store.upload(self.arrays, self._cut({name: tensors[name] for name in (*self.parameters, *self.states)}))
+        self.store.upload(self.velocity, self._cut(momentum or {}))
         self._begin_averages()
-        self._upload(self.averages, (extras or {}).get("ema", {}))
-        self._upload(self.pending, (extras or {}).get("gradients", {}))
-
-    def _upload(self, targets: Mapping[str, Any], sources: Mapping[str, np.ndarray]) -> None:
-        for name in sources:
-            self.backend.upload(targets[name], np.ascontiguousarray(sources[name], self.dtype))
-
-
-def _padded(size: int, alignment: int) -> int:
-    return -(-size // alignment) * alignment
-
-
-def _length(spans: Spans, alignment: int) -> int:
-    """Elements of a flat array with these spans: whole blocks."""
-    return _padded(sum(_padded(size, alignment) for _, size in spans.values()), BLOCK)
-
-
-def _spans(shapes: Mapping[str, tuple[int, ...]], alignment: int) -> Spans:
-    """Where each array lies in a flat one: (begin, size), in elements."""
-    spans, begin = {}, 0
-    for name, shape in shapes.items():
-        spans[name] = begin, prod(shape)
-        begin += _padded(prod(shape), alignment)
-    return spans
+        self.store.upload(self.averages, self._cut((extras or {}).get("ema", {})))
+        self.store.upload(self.pending, self._cut((extras or {}).get("gradients", {})))

@@ -30,12 +30,16 @@ class LayerSpec(Protocol):
     @property
     def path(self) -> tuple[str, ...]: ...
 
+    @property
+    def ranks(self) -> tuple[int, ...] | None: ...
+
 
 @dataclass(frozen=True)
 class Node:
     """A layer in its place: the names and shapes of its inputs, and the shape of its output.
 
     shared: parameters that it does not have but uses, such as {"conv2.weight": "conv1.weight"}.
+    ranks: those that compute it, as configured.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Node:
     in_shapes: tuple[Shape, ...]
     shape: Shape
     shared: Mapping[str, str] = field(default_factory=dict)
+    ranks: tuple[int, ...] | None = None
 
     @property
     def _params(self) -> dict[str, Param]:
@@ -110,7 +115,7 @@ class Network:
             _check_targets(layer, inputs, shapes)
             if shape.features > FEATURES_MOST:
                 raise ConfigError(f"expected an output of at most {FEATURES_MOST} numbers a sample, found {shape}")
-            return Node(spec.name, layer, inputs, shapes, shape, self._shared(spec, shapes))
+            return Node(spec.name, layer, inputs, shapes, shape, self._shared(spec, shapes), spec.ranks)
         except ConfigError as error:
             raise error.under(*spec.path) from None
 

@@ -7,14 +7,17 @@ from typing import Any
 import kernels.op
 from convnet.graph.memory import Block, place
 from convnet.graph.steps import Step, Value
+from convnet.parallel.collectives import Collective
 from kernels.op import Op, Variant
 
 Choose = Callable[[Op, Any], tuple[Variant | None, kernels.op.Plan]]
 
+NOTHING: tuple[Variant | None, kernels.op.Plan] = None, kernels.op.Plan(())
+
 
 @dataclass(frozen=True)
 class Choice:
-    """The variant of one step (None: the NumPy reference), and the arena offset of its workspace."""
+    """The variant of one step (None: the NumPy reference, or a transfer), and the arena offset of its workspace."""
 
     variant: Variant | None
     plan: kernels.op.Plan
@@ -34,7 +37,7 @@ class ProgramPlan:
 
 def plan_program(steps: Sequence[Step], outputs: Sequence[Value], choose: Choose) -> ProgramPlan:
     """Choose variants and place all values; `outputs` stay valid after the last step."""
-    chosen = [choose(step.op, step.geometry) for step in steps]
+    chosen = [NOTHING if isinstance(step.op, Collective) else choose(step.op, step.geometry) for step in steps]
     lifetimes = _lifetimes(steps, outputs)
     blocks = _share_in_place(steps, lifetimes)
     spaces = [Block(plan.workspace, i, i) for i, (_, plan) in enumerate(chosen)]

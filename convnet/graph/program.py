@@ -41,11 +41,12 @@ class Values:
     gradients: Mapping[str, Value]  # of trainable parameters only
     states: Mapping[str, Value]
     flat: Mapping[str, Value]
+    ranks: int = 1
 
 
-def training(network: Network, values: Values, batch: int, *, accumulate: bool = False) -> Program:
-    """Forward and backward; gradients are added to what is there if `accumulate`."""
-    record = _Record(network, values, batch, training=True, accumulate=accumulate)
+def training(network: Network, values: Values, batch: int, total: int, *, accumulate: bool = False) -> Program:
+    """Forward and backward; gradients are added to what is there if `accumulate`. total: samples of all ranks."""
+    record = Record(network, values, batch, total, training=True, accumulate=accumulate)
     program = record.forward()
     record.report(first=not accumulate)
     record.count(COUNTS)
@@ -53,29 +54,33 @@ def training(network: Network, values: Values, batch: int, *, accumulate: bool =
     return program
 
 
-def loss(network: Network, values: Values, batch: int) -> Program:
+def loss(network: Network, values: Values, batch: int, total: int) -> Program:
     """The forward pass of training, alone."""
-    return _Record(network, values, batch, training=True).forward()
+    return Record(network, values, batch, total, training=True).forward()
 
 
 def evaluation(network: Network, values: Values, batch: int) -> Program:
     """The forward pass of evaluation."""
-    record = _Record(network, values, batch, training=False)
+    record = Record(network, values, batch, batch, training=False)
     program = record.forward()
     record.count(EVALUATED)
     return program
 
 
-class _Record:
+class Record:
     """Builds one program."""
 
-    def __init__(self, network: Network, values: Values, batch: int, *, training: bool, accumulate: bool = False):
+    def __init__(
+        self, network: Network, values: Values, batch: int, total: int, *, training: bool, accumulate: bool = False
+    ):
         self.network, self.values, self.batch = network, values, batch
         self.needed, self.layouts = _feeding_costs(network), network.layouts()
         self.recorder = Recorder(
             dtype=values.dtype,
             training=training,
             nominal_batch=values.nominal_batch,
+            ranks=values.ranks,
+            total=total,
             parameters=values.parameters,
             gradients=values.gradients,
             states=values.states,

@@ -5,12 +5,14 @@ A layer's forward and backward are called once with symbolic values; each `emit`
 """
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from convnet.parallel.collectives import Collective, Transfer
 from kernels.op import Op
 
 
@@ -18,7 +20,8 @@ from kernels.op import Op
 class Value:
     """A symbolic array: a map with the axes C, H, W, N where `layout` is set, else any array.
 
-    arena: lives in the arena for part of the step; otherwise it persists and the engine owns it under `name`.
+    arena: lives in the arena for part of the step; otherwise it persists and the engine owns it under `name`, where it
+    is the whole array or, along the first axis, the part from `begin` on.
     """
 
     name: str
@@ -26,6 +29,7 @@ class Value:
     dtype: np.dtype
     layout: str = ""
     arena: bool = True
+    begin: int = 0
 
     @property
     def size(self) -> int:
@@ -35,17 +39,22 @@ class Value:
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
+    def part(self, begin: int, end: int) -> "Value":
+        """These elements of a persistent 1-d value."""
+        return Value(self.name, (end - begin,), self.dtype, arena=False, begin=self.begin + begin)
+
     def __repr__(self) -> str:
-        return f"{self.name}{list(self.shape)}"
+        place = f"[{self.begin}:]" if self.begin else ""
+        return f"{self.name}{place}{list(self.shape)}"
 
 
 @dataclass(eq=False)
 class Step:
-    """One operation on symbolic values; `phase` is forward, backward or update."""
+    """One operation on symbolic values; `phase` is forward, backward, exchange (of what ranks share) or update."""
 
     layer: str
     phase: str
-    op: Op
+    op: Op | Collective
     geometry: Any
     arguments: dict[str, Any]
 
@@ -58,6 +67,15 @@ class Step:
         return f"{self.layer}.{self.phase}: {self.op}({arguments})"
 
 
+def exchange(
+    layer: str, phase: str, kind: str, source: Value | None, target: Value | None, **options: Any
+) -> tuple[Step, Step]:
+    """The steps that start a transfer and wait for its end; options: root and function, see parallel/collectives.py."""
+    transfer, arguments = Transfer(**options), {"source": source, "target": target}
+    start, wait = (Step(layer, phase, Collective(kind, half), transfer, arguments) for half in ("start", "wait"))
+    return start, wait
+
+
 @dataclass
 class Recorder:
     """Collects the steps of one program and the values they name.
@@ -65,11 +83,14 @@ class Recorder:
     dtype: of maps and parameters. parameters, states, inputs: persistent values by full name ("conv1.weight").
     gradients: the value to write each trainable parameter's gradient to; frozen parameters have none.
     accumulate: parameter gradients already hold something that is to be added to.
+    total: samples of the step at all ranks together.
     """
 
     dtype: np.dtype
     training: bool = True
     nominal_batch: int = 1
+    ranks: int = 1
+    total: int = 1
     parameters: Mapping[str, Value] = field(default_factory=dict)
     gradients: Mapping[str, Value] = field(default_factory=dict)
     states: Mapping[str, Value] = field(default_factory=dict)
@@ -85,7 +106,12 @@ class Recorder:
         """The `emit` that a layer's forward or backward writes to."""
         return LayerEmit(self, layer, phase)
 
+    def written(self, value: Value) -> bool:
+        """Whether a step has written to a value, so that the next one adds to it."""
+        return value in self._written
+
     def append(self, layer: str, phase: str, op: Op, geometry: Any, arguments: dict[str, Any]) -> None:
+        """Append an operation; `beta` is supplied where it is missing."""
         written = [arguments[name] for name in op.writes if arguments[name] is not None]
         if op.accumulates and "beta" not in arguments:
             held = {value in self._written for value in written}
@@ -94,8 +120,12 @@ class Recorder:
             arguments = {**arguments, "beta": float(held.pop())}
         if arguments.keys() != op.arguments.keys():
             raise TypeError(f"layer '{layer}': {op} takes {list(op.arguments)}, got {list(arguments)}")
-        self._written.update(written)
-        self.steps.append(Step(layer, phase, op, geometry, arguments))
+        self.add(Step(layer, phase, op, geometry, arguments))
+
+    def add(self, step: Step) -> None:
+        """Append a step that is complete."""
+        self._written.update(step.arguments[name] for name in step.op.writes if step.arguments[name] is not None)
+        self.steps.append(step)
 
 
 class LayerEmit:
@@ -104,10 +134,21 @@ class LayerEmit:
     def __init__(self, recorder: Recorder, layer: str, phase: str):
         self._recorder, self._layer, self._phase = recorder, layer, phase
         self.training, self.nominal_batch = recorder.training, recorder.nominal_batch
+        self.ranks, self.total = recorder.ranks, recorder.total
         self.key = zlib.crc32(layer.encode()) & 0x7FFFFFFF
 
     def __call__(self, op: Op, geometry: Any, **arguments: Any) -> None:
         self._recorder.append(self._layer, self._phase, op, geometry, arguments)
+
+    def start(self, kind: str, source: Value | None, target: Value | None, **options: Any) -> Callable[[], None]:
+        """Append the start of a transfer, as `exchange`; the function returned appends the wait for its end."""
+        start, wait = exchange(self._layer, self._phase, kind, source, target, **options)
+        self._recorder.add(start)
+        return partial(self._recorder.add, wait)
+
+    def all_reduce(self, *values: Any) -> None:
+        for wait in [self.start("all_reduce", value, value) for value in values]:
+            wait()
 
     def param(self, name: str) -> Value:
         return self._recorder.parameters[f"{self._layer}.{name}"]

@@ -1,6 +1,6 @@
 """The steps between a gradient and the next forward pass: waiting, clipping, the move, bounds, averages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any
@@ -35,31 +35,71 @@ def period(layer: Any) -> int:
     return getattr(getattr(layer, "solver", None), "update_every", 1)
 
 
-def updating(network: Network, trainable: Mapping[str, Any], flat: Mapping[str, Value], rule: Rule) -> list[Step]:
-    """The steps that move the trainable parameters by their gradients. flat: the values of the whole network."""
-    blocks, parameters = flat["owner"].size, flat["rates"].shape[0]
-    ring = flat["norms"].size if "norms" in flat else 1
-    sources = {**flat, "w": flat["weights"], "dw": flat["gradients"], "v": flat["velocity"], "norms": flat.get("norms")}
+@dataclass(frozen=True)
+class Updating:
+    """The steps that move the trainable parameters by their gradients; `ready`, `move` and `settle`, in this order.
 
-    def step(op: Op, geometry: Any, **changed: Value) -> Step:
-        found = sources | changed
+    trainable: their values, by name, of what this rank holds. flat: the values of the whole network. A part is
+    (begin, end), in elements of the flat arrays, whole blocks.
+    """
+
+    network: Network
+    trainable: Mapping[str, Any]
+    flat: Mapping[str, Value]
+    rule: Rule
+
+    @property
+    def whole(self) -> tuple[int, int]:
+        """The part that is everything."""
+        return 0, self.flat["weights"].size
+
+    def all(self) -> list[Step]:
+        return [*self.ready([self.whole]), *self.move(self.whole), *self.settle()]
+
+    def ready(self, parts: Iterable[tuple[int, int]]) -> Iterator[Step]:
+        """Gradients that wait, and the norm of all; without `clipped`, parts may be made ready one by one."""
+        for part in parts:
+            if "pending" in self.flat:
+                yield self._step(update.COLLECT, update.Collect(*self._extent(part)), part)
+        if self.clipped:
+            blocks = self.flat["owner"].size
+            yield self._step(update.NORM, update.Norm(blocks, self.flat["norms"].size), self.whole)
+
+    @property
+    def clipped(self) -> bool:
+        """Whether no part may move before all are ready."""
+        return "norms" in self.flat
+
+    def move(self, part: tuple[int, int]) -> Iterator[Step]:
+        """One part of the parameters."""
+        ring = self.flat["norms"].size if self.clipped else 1
+        geometry = update.Sgd(*self._extent(part), self.rule.nesterov, self.rule.clip or 0.0, ring)
+        yield self._step(update.SGD, geometry, part)
+
+    def settle(self) -> Iterator[Step]:
+        """Bounds of weights, then averages."""
+        flat = self.flat
+        for name, bounds in _bounds(self.network, self.trainable):
+            if bounds.rows:
+                yield self._step(update.RESCALE, bounds, self.whole, w=self.trainable[name])
+        for now, average in ("weights", "weight averages"), ("states", "state averages"):
+            if average in flat and flat[now].size and self.rule.decay is not None:
+                geometry = update.Average(flat[now].size // update.BLOCK, 1 - self.rule.decay, self.rule.warmup)
+                yield self._step(update.AVERAGE, geometry, self.whole, w=flat[now], e=flat[average])
+
+    def _extent(self, part: tuple[int, int]) -> tuple[int, int]:
+        """Blocks of a part, and rows of the table of rates."""
+        return (part[1] - part[0]) // update.BLOCK, self.flat["rates"].shape[0]
+
+    def _step(self, op: Op, geometry: Any, part: tuple[int, int], **given: Value) -> Step:
+        begin, end = part
+        found: dict[str, Value | None] = {**self.flat, "norms": self.flat.get("norms")}
+        found["owner"] = self.flat["owner"].part(begin // update.BLOCK, end // update.BLOCK)
+        for name, array in ("w", "weights"), ("dw", "gradients"), ("v", "velocity"), ("pending", "pending"):
+            if array in self.flat:
+                found[name] = self.flat[array].part(begin, end)
+        found |= given
         return Step("all", "update", op, geometry, {name: found[name] for name in op.arguments})
-
-    steps = []
-    if "pending" in flat:
-        steps.append(step(update.COLLECT, update.Collect(blocks, parameters)))
-    if "norms" in flat:
-        steps.append(step(update.NORM, update.Norm(blocks, ring)))
-    sgd = update.Sgd(blocks, parameters, rule.nesterov, rule.clip or 0.0, ring)
-    steps.append(step(update.SGD, sgd))
-    for name, bounds in _bounds(network):
-        if name in trainable:
-            steps.append(step(update.RESCALE, bounds, w=trainable[name]))
-    for now, average in ("weights", "weight averages"), ("states", "state averages"):
-        if average in flat and flat[now].size and rule.decay is not None:
-            geometry = update.Average(flat[now].size // update.BLOCK, 1 - rule.decay, rule.warmup)
-            steps.append(step(update.AVERAGE, geometry, w=flat[now], e=flat[average]))
-    return steps
 
 
 def measuring(flat: Mapping[str, Value]) -> list[Step]:
@@ -69,16 +109,16 @@ def measuring(flat: Mapping[str, Value]) -> list[Step]:
     return [Step("all", "measure", update.MAGNITUDE, update.Magnitude(flat["spans"].shape[0]), arguments)]
 
 
-def _bounds(network: Network) -> Iterator[tuple[str, update.Rescale]]:
-    """The weights whose norm is bounded, output by output."""
+def _bounds(network: Network, trainable: Mapping[str, Any]) -> Iterator[tuple[str, update.Rescale]]:
+    """The trainable weights whose norm is bounded, output by output."""
     index = {name: i for i, name in enumerate(network.params)}
     for node in network.nodes.values():
         name, solver = f"{node.name}.weight", getattr(node.layer, "solver", None)
-        if name not in index:
+        if name not in index or name not in trainable:
             continue
         ball, low, high = (getattr(solver, key, None) for key in ("wball", "norm_min", "norm_max"))
         columns = node.params[name].fan_in
-        shape = prod(node.params[name].shape) // columns, columns, index[name]
+        shape = prod(trainable[name].shape) // columns, columns, index[name]
         if ball is not None:
             shrinks = getattr(node.layer, "ball_shrinks", False)
             yield name, update.Rescale(*shape, low=0.0 if shrinks else ball, high=ball)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from convnet import __version__, device
@@ -10,6 +11,7 @@ from convnet.config import Config, fingerprint
 from convnet.console import Console, duration
 from convnet.data import Pipeline
 from convnet.graph.engine import Engine
+from convnet.parallel.control import Control
 from convnet.run import Run
 from convnet.train.signals import StopRequest
 from convnet.train.trainer import Trainer
@@ -29,6 +31,7 @@ class Job:
     train: Pipeline
     val: Pipeline | None
     found: Checkpoint | None  # what it continues from
+    control: Control  # of the ranks that do it
 
 
 def run_row(job: Job, per_epoch: int) -> dict[str, Any]:
@@ -38,6 +41,7 @@ def run_row(job: Job, per_epoch: int) -> dict[str, Any]:
         "version": __version__,
         "name": job.config.name,
         "device": device.describe(job.engine.backend),
+        "ranks": job.control.size,
         "config": fingerprint(job.config),
         "seed": job.config.seed,
         "precision": job.config.precision,
@@ -52,17 +56,19 @@ def run_row(job: Job, per_epoch: int) -> dict[str, Any]:
 
 
 def parameters(engine: Engine) -> int:
-    """Numbers that are learned or could be."""
-    return sum(array.size for array in engine.parameters.values())
+    """Numbers that are learned or could be, at whatever rank."""
+    return sum(prod(param.shape) for param in engine.network.params.values())
 
 
 def opening(job: Job, trainer: Trainer) -> str:
     """What the run says first: where it runs, on what, and what comes from where."""
     row = run_row(job, trainer.steps_per_epoch)
     classes = job.train.source.classes
+    world = job.control.world
+    ranks = f", {world.size} ranks (started by {world.launcher})" if world.size > 1 else ""
     shown = ", ".join(classes[:10]) + (", ..." if len(classes) > 10 else "")
     lines = [
-        f"convnet {__version__}, {row['device']}, run folder {job.run.path}",
+        f"convnet {__version__}, {row['device']}{ranks}, run folder {job.run.path}",
         f"{row['train_images']} training and {row['val_images']} validation images of {len(classes)} classes: {shown}",
         f"{row['parameters']:,} parameters, {trainer.epochs} epochs of {trainer.steps_per_epoch} steps of "
         f"{row['batch_size']} images",
@@ -76,13 +82,13 @@ def opening(job: Job, trainer: Trainer) -> str:
     return "\n".join(lines)
 
 
-def closing(job: Job, trainer: Trainer) -> str:
-    """What the run says last."""
+def closing(job: Job, trainer: Trainer, broken: int) -> str:
+    """What the run says last. broken: training images that could not be read."""
     done = f"{trainer.epochs_done:.4g} of {trainer.epochs} epochs in {duration(trainer.lap())}"
     best = f"; {best_text(trainer.best)}" if trainer.best else ""
     if not trainer.finished:
         return f"stopped after step {trainer.step}, saved in {job.run.path}; --resume continues it"
-    skipped = f"; {len(job.train.broken)} training images could not be read" if job.train.broken else ""
+    skipped = f"; {broken} training images could not be read" if broken else ""
     return f"trained {done}{best}{skipped}; {job.run.path}"
 
 

@@ -33,6 +33,6 @@ def run(trainer: Trainer, extensions: Iterable[Extension]) -> None:
         except (NotFinite, NotSaved):  # nothing that could be saved
             raise
         except Exception:
-            for extension in ordered:
+            for extension in ordered if trainer.control.size == 1 else ():  # others cannot be asked for what they have
                 extension.rescue(trainer)
             raise

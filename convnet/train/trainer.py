@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from convnet.parallel.control import Control
 from convnet.results import Results
+from convnet.train.signals import StopRequest
 
 
 class Trainer:
     """Counters of a run, and the update that moves them.
 
-    batches: from the sample that the counters name. interrupted: whether a signal came.
+    batches: from the sample that the counters name. request: whether a signal came. control: of the ranks that train
+    together, each with a trainer of its own in which all but the times and `images` is the same.
     step counts updates done, epoch passes done, position the samples taken in the present epoch.
     """
 
@@ -24,10 +27,12 @@ class Trainer:
         *,
         epochs: int,
         steps_per_epoch: int,
-        interrupted: Callable[[], bool] = lambda: False,
+        request: StopRequest | None = None,
+        control: Control | None = None,
     ):
         self.engine, self.batches, self.epochs, self.steps_per_epoch = engine, batches, epochs, steps_per_epoch
-        self.interrupted = interrupted
+        self.request, self.control = request or StopRequest(), control or Control()
+        self.code = 0  # exit status of the signal that stops all ranks
         self.step = self.epoch = self.position = 0
         self.stop = False  # set between steps alone, so that all extensions see the same
         self.rates: np.ndarray = np.zeros((len(engine.parameters), 4), np.float32)
@@ -38,11 +43,12 @@ class Trainer:
         self.unsaved_seconds = 0.0  # of training since then; set between steps alone
         self.whole = True  # false while a step has changed a part of the state
         self.shift = 0  # steps that the epochs done would have had at their present length, less those they had
-        self.last_batch = engine.micro  # samples of the last program run
+        self.last_total = engine.batch_size  # samples of the last step, of all ranks
         self.seconds = self.waited = 0.0  # of training, and of it for data
-        self.images = 0  # trained on in this process
+        self.images = 0  # of this rank, trained on in this process
         self._running = time.perf_counter()
-        self._saved = 0.0
+        self._clock = self._saved = 0.0  # seconds as all ranks have them, and those of the last checkpoint
+        self._sizes: set[int] = set()  # of batches that there were
         self._fenced = 0.0
         self._collected = 0
         self._counts: list[int] = []
@@ -64,31 +70,42 @@ class Trainer:
 
     def heed(self) -> None:
         """Stop when all is done, or when a signal came; look at the clock."""
-        self.stop = self.finished or self.interrupted()
-        self.unsaved_seconds = self.lap() - self._saved
+        self.lap()
+        self.stop = self.interrupted() or self.finished
+        self.unsaved_seconds = self._clock - self._saved
+
+    def interrupted(self) -> bool:
+        """Whether a signal came to any rank; all ranks ask together."""
+        self.code, self._clock = self.control.agree(self.request.code, self.seconds)
+        return self.code != 0
 
     def saved(self) -> None:
         """A checkpoint holds all there is."""
-        self.unsaved, self._saved = False, self.seconds
+        self.unsaved, self._saved = False, self._clock
 
     def update(self) -> None:
         """One step on the next batch."""
         batch, self.whole = self._next(), False
-        self.engine.train(batch.pixels, batch.mirror, batch.labels, step=self.step, rates=self.rates)
+        with self.control.busy(batch.total not in self._sizes):  # kernels of a new size are compiled
+            samples = batch.pixels, batch.mirror, batch.labels
+            self.engine.train(*samples, step=self.step, rates=self.rates, total=batch.total)
+        self._sizes.add(batch.total)
         batch.fence = self._timed(self.engine.backend.fence())
         self._counts.append(int(np.count_nonzero(batch.labels >= 0)))
         self.images += self._counts[-1]
-        self.last_batch = (len(batch) - 1) % self.engine.micro + 1
+        self.last_total = batch.total
         self.step, self.unsaved = self.step + 1, True
         self.position = batch.position + self.engine.batch_size
         if self.position >= self.steps_per_epoch * self.engine.batch_size:
             self.epoch, self.position = batch.epoch + 1, 0
         self.whole = True
+        self.control.progress()
         self.heed()
 
     def _next(self) -> Any:
         began, self._fenced = time.perf_counter(), 0.0
-        batch = next(self.batches)
+        with self.control.busy():
+            batch = next(self.batches)
         self.waited += time.perf_counter() - began - self._fenced
         return batch
 
@@ -103,10 +120,15 @@ class Trainer:
         return fence
 
     def collect(self) -> np.ndarray:
-        """Sums of the results of each step since the last call, [results, steps]; waits for the device."""
-        results = self.engine.history(self._collected, self.step)
-        self.window.add(self.engine.results, results, self._counts)
-        totals = self.engine.counts()
+        """Sums of the results of each step since the last call, [results, steps], over all ranks; waits for the device.
+
+        All ranks collect together.
+        """
+        own = self.engine.history(self._collected, self.step)
+        summed = self.control.sum(np.vstack([own, self._counts]).astype(np.float64))
+        results, counts = summed[:-1], summed[-1]
+        self.window.add(self.engine.results, results, counts.astype(int).tolist())
+        totals = {name: self.control.sum(table) for name, table in self.engine.counts().items()}
         self.window.add_counts({name: total - self._totals.get(name, 0) for name, total in totals.items()})
         self._totals = totals
         self.window.add_norms(self.engine.norms(self._collected, self.step))
@@ -142,7 +164,7 @@ class Trainer:
         self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
         self.seconds, self.best, self.window = state["seconds"], state["best"], Window(**state["window"])
         self.shift = self.epoch * self.steps_per_epoch + self.position // self.engine.batch_size - self.step
-        self._collected = self.step
+        self._collected, self._clock = self.step, self.seconds
         self.saved()
 
 

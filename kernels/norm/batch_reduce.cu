@@ -1,5 +1,5 @@
-// Batch normalisation, sums over a channel: batch_stats (mean, 1/sqrt(var + eps), running statistics) and batch_sums
-// (sum of dy, sum of dy * xhat).
+// Batch normalisation, sums over a channel: batch_stats (mean, 1/sqrt(var + eps), running statistics), batch_moments
+// (sums of x - running_mean and its square) and batch_sums (sum of dy, sum of dy * xhat).
 // Two launches each. The first cuts every channel in SPLITS shares: grid C*SPLITS, one partial pair a block, written to
 // the workspace. The second, <name>_finish, adds the shares of a channel in order: grid C, block 128.
 // Constants SPLITS, THREADS (of the first launch, a power of two), VECTOR.
@@ -30,10 +30,8 @@ __device__ Sums sum_channel(const Sums* partial) {
     return reduce_down(sum, Add(), part);
 }
 
-extern "C" __global__ void batch_stats(BatchNorm g, Map<const float> x, float* mean, float* inv_std,
-                                       float* running_mean, float* running_var, Sums* partial) {
-    const int c = blockIdx.x / SPLITS;
-    const float pivot = x.row(c, 0, 0)[0];
+// The sums of x - pivot and its square over this block's share of channel c.
+__device__ void sum_differences(const BatchNorm& g, const Map<const float>& x, int c, float pivot, Sums* partial) {
     auto differences = [&](int h, int i) {
         Pack<float, VECTOR> value = load<VECTOR>(x.row(c, h, 0) + i);
         Sums sum = {0.0, 0.0};
@@ -44,6 +42,27 @@ extern "C" __global__ void batch_stats(BatchNorm g, Map<const float> x, float* m
         return sum;
     };
     sum_share(g.height, g.width * g.batch, differences, partial);
+}
+
+extern "C" __global__ void batch_stats(BatchNorm g, Map<const float> x, float* mean, float* inv_std,
+                                       float* running_mean, float* running_var, Sums* partial) {
+    const int c = blockIdx.x / SPLITS;
+    sum_differences(g, x, c, x.row(c, 0, 0)[0], partial);
+}
+
+extern "C" __global__ void batch_moments(BatchNorm g, Map<const float> x, const float* running_mean, double* moments,
+                                         Sums* partial) {
+    const int c = blockIdx.x / SPLITS;
+    sum_differences(g, x, c, running_mean[c], partial);
+}
+
+extern "C" __global__ void batch_moments_finish(BatchNorm g, Map<const float> x, const float* running_mean,
+                                                double* moments, const Sums* partial) {
+    const int c = blockIdx.x;
+    const Sums sum = sum_channel(partial);
+    if (threadIdx.y != 0) return;
+    moments[c] = sum.first;
+    moments[g.channels + c] = sum.second;
 }
 
 extern "C" __global__ void batch_stats_finish(BatchNorm g, Map<const float> x, float* mean, float* inv_std,

@@ -55,7 +55,8 @@ class Cnorm(Rnorm):
 class BatchNorm:
     """Batch normalisation of each channel over height, width and batch.
 
-    `momentum` is the weight of the new value in a running statistic, as in PyTorch.
+    `momentum` is the weight of the new value in a running statistic, as in PyTorch. samples: those of which the
+    statistics are, where they are more than this batch (of several ranks); else 0.
     """
 
     channels: int
@@ -64,8 +65,9 @@ class BatchNorm:
     batch: int
     eps: float
     momentum: float
+    samples: int = 0
 
     @property
     def count(self) -> int:
-        """Values of a channel."""
-        return self.height * self.width * self.batch
+        """Values of a channel that the statistics are of."""
+        return self.height * self.width * (self.samples or self.batch)

@@ -14,6 +14,8 @@ RNORM_BACKWARD = Op("norm.rnorm_backward", reference.rnorm_backward, writes=("dx
 CNORM_FORWARD = Op("norm.cnorm_forward", reference.cnorm_forward, writes=("y",))
 CNORM_BACKWARD = Op("norm.cnorm_backward", reference.cnorm_backward, writes=("dx",))
 BATCH_STATS = Op("norm.batch_stats", reference.batch_stats, writes=("mean", "inv_std", "running_mean", "running_var"))
+BATCH_MOMENTS = Op("norm.batch_moments", reference.batch_moments, writes=("moments",))
+BATCH_JOIN = Op("norm.batch_join", reference.batch_join, writes=("mean", "inv_std", "running_mean", "running_var"))
 BATCH_FORWARD = Op("norm.batch_forward", reference.batch_forward, writes=("y",), inplace=(("x", "y"),))
 BATCH_INFER = Op("norm.batch_infer", reference.batch_infer, writes=("y",), inplace=(("x", "y"),))
 BATCH_SUMS = Op("norm.batch_sums", reference.batch_sums, writes=("sum_dy", "sum_dy_xhat"))
@@ -128,14 +130,16 @@ def vec4(g: BatchNorm) -> Launch:
 
 
 @BATCH_WGRAD.variant("batch.cu")
+@BATCH_JOIN.variant("batch.cu")
 def channels(g: BatchNorm) -> Launch:
     return Launch(grid=(ceil_div(g.channels, 256),), block=(256,))
 
 
 def _reduction(g: BatchNorm, name: str, vector: int) -> Plan:
     """Enough shares of each channel for about a thousand blocks, but no share under 4096 elements."""
-    splits = max(1, min(ceil_div(1024, g.channels), g.count // 4096))
-    threads = min(256, next_power_of_two(ceil_div(g.count, splits * vector)))
+    values = g.height * g.width * g.batch
+    splits = max(1, min(ceil_div(1024, g.channels), values // 4096))
+    threads = min(256, next_power_of_two(ceil_div(values, splits * vector)))
     define = (("SPLITS", splits), ("THREADS", threads), ("VECTOR", vector))
     return Plan(
         (
@@ -154,6 +158,16 @@ def stats(g: BatchNorm) -> Plan:
 @BATCH_STATS.variant("batch_reduce.cu", fits=whole_vectors)
 def stats_vec4(g: BatchNorm) -> Plan:
     return _reduction(g, "batch_stats", VECTOR)
+
+
+@BATCH_MOMENTS.variant("batch_reduce.cu")
+def moments(g: BatchNorm) -> Plan:
+    return _reduction(g, "batch_moments", 1)
+
+
+@BATCH_MOMENTS.variant("batch_reduce.cu", fits=whole_vectors)
+def moments_vec4(g: BatchNorm) -> Plan:
+    return _reduction(g, "batch_moments", VECTOR)
 
 
 @BATCH_SUMS.variant("batch_reduce.cu")

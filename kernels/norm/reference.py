@@ -172,6 +172,26 @@ def batch_stats(g: BatchNorm, x: Map, mean: Array, inv_std: Array, running_mean:
     running_var += g.momentum * (variance * (g.count / max(g.count - 1, 1)) - running_var)
 
 
+def batch_moments(g: BatchNorm, x: Map, running_mean: Array, moments: Array) -> None:
+    """The sums over this batch of d = x - running_mean and of d^2, which can be added to those of other batches.
+
+    running_mean: [channels], any number near the mean, the same for all batches. moments: float64 [2, channels].
+    """
+    d = np.subtract(x, _wide(running_mean), dtype=np.float64)
+    moments[0], moments[1] = d.sum(axis=(1, 2, 3)), (d * d).sum(axis=(1, 2, 3))
+
+
+def batch_join(
+    g: BatchNorm, moments: Array, mean: Array, inv_std: Array, running_mean: Array, running_var: Array
+) -> None:
+    """As batch_stats, from the moments of all batches together, which have height * width * samples values."""
+    offset = moments[0] / g.count
+    variance = np.maximum(moments[1] / g.count - offset**2, 0)
+    mean[...], inv_std[...] = running_mean + offset, _inverse(variance, g.eps)
+    running_mean += g.momentum * offset
+    running_var += g.momentum * (variance * (g.count / max(g.count - 1, 1)) - running_var)
+
+
 def batch_forward(g: BatchNorm, x: Map, mean: Array, inv_std: Array, w: Array, b: Array, y: Map) -> None:
     """y = w * (x - mean) * inv_std + b, with the statistics of this batch."""
     np.subtract(x, _wide(mean), out=y)
@@ -206,7 +226,10 @@ def batch_dgrad(
     g: BatchNorm, x: Map, dy: Map, mean: Array, inv_std: Array, w: Array, sum_dy: Array, sum_dy_xhat: Array,
     dx: Map, beta: float,
 ) -> None:  # fmt: skip
-    """dx = beta * dx + w * inv_std * (dy - (sum_dy + xhat * sum_dy_xhat) / n), n = height * width * batch."""
+    """dx = beta * dx + w * inv_std * (dy - (sum_dy + xhat * sum_dy_xhat) / n), n = height * width * batch.
+
+    With `samples`, n = height * width * samples, and the sums are those over all these samples.
+    """
     local = _normal(x, mean, inv_std)
     local *= _wide(-sum_dy_xhat / g.count)
     local += dy

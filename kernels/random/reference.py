@@ -12,11 +12,14 @@ def keep_mask(g: Dropout, clock: Array) -> np.ndarray:
 
     An element is kept when its 32 random bits are below keep * 2^32, keep rounded to float32. They are word
     (sample % 4) of Philox with the key (seed low, seed high) and the counter (c*H*W + h*W + w, sample // 4, step, key),
-    where sample = offset + n: the position in the global batch, so that the mask is the same however it is divided.
+    where c counts from `channel` on and sample = offset + place of n (see `Dropout`): the positions in the whole map of
+    the global batch, so that the mask is the same however it is divided.
     """
     seed_low, seed_high, step, offset = (int(word) for word in clock)
-    features = np.arange(g.channels * g.height * g.width)[:, None] & 0xFFFFFFFF
-    samples = (offset + np.arange(g.batch)) & 0xFFFFFFFF
+    size, n = g.height * g.width, np.arange(g.batch)
+    features = (g.channel * size + np.arange(g.channels * size)[:, None]) & 0xFFFFFFFF
+    run = g.run or g.batch
+    samples = (offset + g.first + n // run * g.stride + n % run) & 0xFFFFFFFF
     quads = np.unique(samples // 4)
     words = np.stack(philox4x32((features, quads, step, g.key), (seed_low, seed_high)), axis=-1)
     bits = words[:, np.searchsorted(quads, samples // 4), samples % 4]

@@ -132,7 +132,33 @@ def test_rates_of_a_parameter() -> None:
 
 
 def test_one_word_sets_the_whole_parallel_section() -> None:
-    assert config(EXAMPLE.replace("parallel: {conv: data, fc: data}", "parallel: data")).parallel == Parallel()
+    for word, fc in (("data", "data"), ("hybrid", "model"), ("auto", "auto")):
+        found = config(EXAMPLE.replace("parallel: {conv: data, fc: data}", f"parallel: {word}")).parallel
+        assert found == Parallel(conv="data", fc=fc)
+
+
+def test_ranks_of_a_layer_are_those_of_its_neuron() -> None:
+    section = {
+        "data": DATA,
+        "fc": {"type": "fc", "outputs": 2, "neuron": "relu", "ranks": 1},
+        "drop": {"type": "dropout"},
+    }
+    found = {spec.name: spec.ranks for spec in build_layers(section)}
+    assert found == {"data": None, "fc": (1,), "fc.relu": (1,), "drop": None}
+    for wrong in ([], "a", [0, 0], -1, True, [0.5]):
+        with pytest.raises(ConfigError, match="layer 'fc': ranks: expected the numbers of ranks"):
+            build_layers({"data": DATA, "fc": {"type": "fc", "outputs": 2, "ranks": wrong}})
+    with pytest.raises(ConfigError, match="layer 'data': ranks: a data layer is computed by all ranks"):
+        build_layers({"data": {**DATA, "ranks": [0]}})
+
+
+def test_ranks_survive_the_way_to_yaml_and_back(tmp_path: Path) -> None:
+    (tmp_path / "net.yaml").write_text(EXAMPLE)
+    config = load_config(tmp_path / "net.yaml", ["layers.fc1.ranks=[1, 0]"])
+    (tmp_path / "again.yaml").write_text(dump(config))
+    again = load_config(tmp_path / "again.yaml")
+    assert [spec.ranks for spec in again.layers if spec.name == "fc1"] == [(0, 1)]
+    assert again == config and fingerprint(again) != fingerprint(load_config(tmp_path / "net.yaml"))
 
 
 def test_a_dumped_config_is_equal_and_so_is_what_it_dumps() -> None:

@@ -60,8 +60,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("name: lenet", "seed: -1", "1:1: seed: expected an integer >= 0 and <= 18446744073709551615, found -1"),
         ("name: lenet", "precision: bf16", "1:1: precision: bf16 is not available yet; use fp32"),
         ("name: lenet", "precision: fp8", "1:1: precision: expected one of fp32, tf32, bf16, found 'fp8'"),
-        ("name: lenet", "parallel: model", "1:1: parallel.conv: expected data, found 'model'"),
-        ("name: lenet", "parallel: {fc: model}", "1:12: parallel.fc: expected data, found 'model'"),
+        ("name: lenet", "parallel: model", "1:1: parallel: expected one of data, hybrid, auto, or a mapping of "
+         "conv, fc, scheme, update, wire, bucket, timeout, found 'model'"),
+        ("name: lenet", "parallel: {conv: model}", "1:12: parallel.conv: expected data, found 'model'"),
+        ("name: lenet", "parallel: {fc: models}", "1:12: parallel.fc: expected one of data, model, auto, found 'models'; "
+         "did you mean 'model'?"),
         ("name: lenet", "run:", "1:1: run: expected a mapping of dir, found nothing"),
         ("name: lenet", "run: a/b", "1:1: run: expected a mapping of dir, found 'a/b'"),
         ("train: {batch_size: 128, epochs: 10}", "", "1:1: option 'train' is missing; expected a mapping of "

@@ -236,6 +236,17 @@ def test_towers_become_one_network():
     assert all(f"# {note}" in Path("net.yaml").read_text() for note in notes)
 
 
+def test_layers_on_one_gpu_each_run_on_ranks():
+    """GPUs 1 and 3 are ranks 0 and 1; the cost, and what reads images, says nothing and is everybody's."""
+    text = TOWERS.replace("gpu=0,1", "gpu=3").replace("gpu=1", "gpu=3").replace("gpu=0", "gpu=1")
+    params = "".join(f"[{name}]\n{LEARN}" for name in ("conv", "fca", "fcb", "ga", "gb")) + PARAMS
+    config, notes = convert(text, params)
+    found = {name: layer.get("ranks") for name, layer in config["layers"].items()}
+    one = {"fca": [0], "fcb": [1], "pa": [0], "ga": [0], "gb": [1], "conv": [1]}
+    assert {name: ranks for name, ranks in found.items() if ranks} == one | {key: [0] for key in ("p", "fc", "probs")}
+    assert notes[-1] == "it ran on 2 GPUs, a layer on one of them; so it does on as many ranks, by its `ranks`"
+
+
 def test_data_is_said_on_the_command_line():
     config, _ = convert(HEAD + section("x", "type=conv filters=4 filterSize=3 channels=1") + TAIL.format("x"),
                         f"[x]\n{LEARN}" + PARAMS, size=28)  # fmt: skip

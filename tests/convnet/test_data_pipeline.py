@@ -168,7 +168,9 @@ class TestLength:
             pieces = [part[step] for part in shares]
             assert [i for piece in pieces for i in range(*piece)] == list(range(*span))
             sizes = [end - first for first, end in pieces]
-            assert max(sizes) - min(sizes) <= 1 and max(sizes) <= -(-batch_size // world)
+            most = -(-(span[1] - span[0]) // world)
+            assert sum(sizes) == span[1] - span[0] and sizes[0] == most <= -(-batch_size // world)
+            assert all(begin == min(span[0] + rank * most, span[1]) for rank, (begin, _) in enumerate(pieces))
         visited = [i for span in steps for i in range(*span)]
         assert visited == list(range(start, start + len(visited)))
         assert max(0, count - start) - len(visited) == (max(0, count - start) % batch_size if drop_last else 0)

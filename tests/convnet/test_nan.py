@@ -61,7 +61,7 @@ def test_nothing_is_learned_from_a_loss_that_is_no_number(toy, monkeypatch):
     engines = []
     inner = Engine.__init__
     monkeypatch.setattr(Engine, "__init__", lambda self, *a, **k: (engines.append(self), inner(self, *a, **k))[1])
-    monkeypatch.setattr("convnet.train.start.every_steps", lambda count: lambda trainer: trainer.finished)
+    monkeypatch.setattr("convnet.train.assemble.every_steps", lambda count: lambda trainer: trainer.finished)
     poison(monkeypatch, 7)
     assert toy("data.val=null", "train.checkpoint.every=99") == 1
     (engine,) = engines
@@ -71,7 +71,7 @@ def test_nothing_is_learned_from_a_loss_that_is_no_number(toy, monkeypatch):
 
 
 def test_the_step_is_named_when_looked_at_later(toy, monkeypatch, capsys):
-    monkeypatch.setattr("convnet.train.start.every_steps", lambda count: lambda trainer: trainer.finished)
+    monkeypatch.setattr("convnet.train.assemble.every_steps", lambda count: lambda trainer: trainer.finished)
     poison(monkeypatch, 6)
     assert toy("data.val=null", "train.checkpoint.every=99") == 1
     assert "step 6 (epoch 2): the loss is nan" in capsys.readouterr().err
@@ -95,8 +95,8 @@ def test_weights_that_overflow_unseen_are_not_saved(toy, monkeypatch, capsys):
 def test_an_evaluation_that_is_no_number_is_never_the_best(toy, monkeypatch):
     inner = Engine.evaluate
 
-    def evaluate(self, *args):
-        probabilities, results = inner(self, *args)
+    def evaluate(self, *args, **options):
+        probabilities, results = inner(self, *args, **options)
         return probabilities, results * np.nan
 
     monkeypatch.setattr(Engine, "evaluate", evaluate)

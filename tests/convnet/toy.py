@@ -124,6 +124,6 @@ def signalled(place, number, count, *args, cwd):
 
 def results(run):
     """The rows of training and evaluation, without what depends on the clock."""
-    clock = ("seconds", "images_per_second", "wait_share")
+    clock = ("seconds", "images_per_second", "wait_share", "ranks")
     kept = [row for event in ("train", "eval") for row in rows(run, event)]
     return [{key: value for key, value in row.items() if key not in clock} for row in kept]

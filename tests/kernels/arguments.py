@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from kernels import cmpool, cost, neuron, pool, update
+from kernels import bfloat16, cmpool, cost, neuron, pool, update
 from kernels.op import Op
 
 Shapes = dict[str, tuple[int, ...]]
@@ -18,6 +18,8 @@ Shapes = dict[str, tuple[int, ...]]
 KEPT = {
     ("norm.batch_stats", "running_mean"),
     ("norm.batch_stats", "running_var"),
+    ("norm.batch_join", "running_mean"),
+    ("norm.batch_join", "running_var"),
     ("cost.count", "counts"),
     ("cost.report", "history"),
     ("cost.report", "healthy"),
@@ -30,10 +32,17 @@ KEPT = {
     ("update.gradient_norm", "norms"),
     ("update.rescale", "w"),
     ("update.average", "e"),
+    ("wire.scale", "x"),
 }
-PARTIAL = {("eltwise.copy", "y")}  # written in part
+PARTIAL = {("eltwise.copy", "y"), ("batch.join", "y")}  # written in part
 # float64 in every precision
-DOUBLE = {("cost.report", "history"), ("update.gradient_norm", "norms"), ("update.sgd", "norms")}
+DOUBLE = {
+    ("cost.report", "history"),
+    ("norm.batch_join", "moments"),
+    ("norm.batch_moments", "moments"),
+    ("update.gradient_norm", "norms"),
+    ("update.sgd", "norms"),
+}
 DENSE = {"fc"}  # families whose maps are read as plain matrices: no gaps, C, H, W, N
 
 
@@ -86,6 +95,14 @@ def copy_shapes(op: Op, g: Any) -> Shapes:
     return {"x": (g.channels + g.x_offset + 1, *rest), "y": (g.channels + g.y_offset + 2, *rest)}
 
 
+def share_shapes(op: Op, g: Any) -> Shapes:
+    """Of maps and their shares."""
+    whole, shares = (g.channels, g.height, g.width, g.batch), (g.parts * g.channels, g.height, g.width)
+    if op.entry == "split":
+        return {"x": whole, "y": (*shares, g.share)}
+    return {"x": (*shares, g.length or g.share), "y": whole}
+
+
 def logreg_shapes(op: Op, g: Any) -> Shapes:
     logits = (g.classes, 1, 1, g.batch)
     return {"x": logits, "p": logits, "dx": logits, "labels": (g.batch,), "y": (1 + len(g.topk), 1, 1, g.batch)}
@@ -132,6 +149,10 @@ def flat_shapes(op: Op, g: Any) -> Shapes:
     return flat | {"rates": (getattr(g, "parameters", 3), 4), "norms": (getattr(g, "ring", 1),)}
 
 
+def wire_shapes(op: Op, g: Any) -> Shapes:
+    return dict.fromkeys(("x", "y"), (g.size,) if hasattr(g, "size") else (1024 * g.blocks,))
+
+
 def rescale_shapes(op: Op, g: Any) -> Shapes:
     return {"w": (g.rows, g.columns), "rates": (3, 4)}
 
@@ -146,6 +167,8 @@ SHAPES: dict[str, Callable[[Op, Any], Shapes]] = {
     "local.bias": unit_shapes,
     "local.bgrad": unit_shapes,
     "eltwise.copy": copy_shapes,
+    "batch": share_shapes,
+    "batch.labels": lambda op, g: {"x": (g.batch,), "y": (g.count,)},
     "cost.logreg_forward": logreg_shapes,
     "cost.logreg_backward": logreg_shapes,
     "cost.report": lambda op, g: {"y": (g.rows, 1, 1, g.batch), "history": (g.offset + g.rows + 1, g.ring)},
@@ -157,6 +180,7 @@ SHAPES: dict[str, Callable[[Op, Any], Shapes]] = {
     "image.rscale": resize_shapes,
     "update": flat_shapes,
     "update.rescale": rescale_shapes,
+    "wire": wire_shapes,
     "update.magnitude": lambda op, g: {
         "w": (3000 * g.parameters,),
         "v": (3000 * g.parameters,),
@@ -238,6 +262,13 @@ def far_from_zero(g: Any, rng: np.random.Generator, values: dict) -> dict:
     return {"x": values["x"] + 16} | positive("running_var")(g, rng, values)
 
 
+def moments(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    """The sums of numbers and of their squares, as of so many values."""
+    means, variances = rng.standard_normal(g.channels), rng.uniform(0.1, 2, g.channels)
+    sums = {"moments": g.count * np.stack([means, means**2 + variances])}
+    return sums | positive("running_var")(g, rng, values)
+
+
 def pixels(g: Any, rng: np.random.Generator, values: dict) -> dict:
     return {
         "pixels": rng.integers(0, 256, values["pixels"].shape, np.uint8),
@@ -276,6 +307,15 @@ def spans(g: Any, rng: np.random.Generator, values: dict) -> dict:
     return {"spans": np.stack([3000 * np.arange(g.parameters), sizes], 1).astype(np.int64)}
 
 
+def halves(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    """Numbers of every magnitude; some lie between two bfloat16, and there are infinities and NaNs."""
+    x = (values["x"] * 2.0 ** rng.integers(-130, 120, values["x"].shape)).astype(np.float32)
+    bits = x.view(np.uint32)
+    bits[::3] = bits[::3] & 0xFFFF0000 | 0x8000
+    x[:6] = np.inf, -np.inf, np.nan, 0, -0.0, np.finfo(np.float32).max
+    return {"x": x.astype(np.float64)}
+
+
 SPECIAL: dict[str, Callable[[Any, np.random.Generator, dict], dict]] = {
     "neuron.forward": defined,
     "neuron.backward": defined,
@@ -286,10 +326,20 @@ SPECIAL: dict[str, Callable[[Any, np.random.Generator, dict], dict]] = {
     "eltwise.maximum": tied_maps,
     "eltwise.maximum_backward": tied_maps,
     "norm.batch_stats": far_from_zero,
+    "norm.batch_join": moments,
+    "norm.batch_moments": lambda g, rng, values: {
+        "x": values["x"] + 16,
+        "running_mean": values["running_mean"] + 15,
+        "moments": np.empty((2, g.channels)),
+    },
     "norm.batch_infer": positive("running_var"),
     "norm.batch_forward": positive("inv_std"),
     "norm.batch_sums": positive("inv_std"),
     "norm.batch_dgrad": positive("inv_std"),
+    "batch.labels": lambda g, rng, values: {
+        "x": rng.integers(-1, 1000, g.batch, np.int32),
+        "y": np.full(g.count, -7, np.int32),
+    },
     "random.dropout": clock,
     "random.dropout_backward": clock,
     "cost.logreg_forward": labels,
@@ -313,4 +363,6 @@ SPECIAL: dict[str, Callable[[Any, np.random.Generator, dict], dict]] = {
     "update.rescale": unequal,
     "update.average": lambda g, rng, values: {"clock": np.array([1, 2, 40, 0], np.uint32), **healthy(g, rng, values)},
     "update.magnitude": spans,
+    "wire.narrow": lambda g, rng, values: halves(g, rng, values) | {"y": np.zeros(1024 * g.blocks, np.uint16)},
+    "wire.widen": lambda g, rng, values: {"x": bfloat16.narrow(halves(g, rng, values)["x"])},
 }

@@ -8,7 +8,7 @@ import importlib
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from kernels import cmpool, cost, eltwise, image, neuron, norm, pool, random, update
+from kernels import batch, cmpool, cost, eltwise, image, neuron, norm, pool, random, update, wire
 from kernels.op import FOLDER, Op
 from tests.kernels import cases_local
 
@@ -61,7 +61,36 @@ DROPOUT = cases(
     *(random.Dropout(*m, keep=keep, key=7) for m in MAPS for keep in (0.5, 0.9)),
     random.Dropout(4, 3, 3, 8, keep=1.0, key=0),
     random.Dropout(3, 2, 3, 4, keep=0.7, key=3, scaled=False),
+    random.Dropout(5, 2, 3, 8, keep=0.6, key=4, channel=3, first=2, run=4, stride=20),  # parts of a larger map
+    random.Dropout(5, 1, 1, 12, keep=0.6, key=4, channel=70, first=-7, run=3, stride=9),
 )
+
+BATCH = [
+    *cases(
+        (batch.SPLIT, batch.JOIN),
+        *(batch.Shares(*m, parts=1, share=m[3]) for m in MAPS),
+        batch.Shares(3, 2, 2, 8, parts=2, share=4),
+        batch.Shares(2, 1, 1, 7, parts=3, share=3),  # the last share is short
+        batch.Shares(5, 2, 3, 4, parts=3, share=4),  # two shares are empty
+        batch.Shares(2, 3, 1, 12, parts=1, share=4, first=8),
+        batch.Shares(2, 3, 1, 9, parts=2, share=2, first=6),
+        batch.Shares(70, 1, 1, 4, parts=2, share=3, first=4),  # nothing of the batch
+    ),
+    *cases(
+        (batch.JOIN,),
+        batch.Shares(3, 1, 1, 8, parts=1, share=4, first=4, offset=8, length=16),
+        batch.Shares(3, 1, 1, 8, parts=1, share=4, first=4, offset=4, length=9),  # rows that begin anywhere
+        batch.Shares(3, 2, 2, 5, parts=2, share=3, first=1, offset=2, length=7),
+    ),
+    *cases(
+        (batch.LABELS,),
+        batch.Labels(1, 1),
+        batch.Labels(9, 5),  # padded
+        batch.Labels(8, 24, first=2, run=4, stride=12),
+        batch.Labels(6, 14, first=4, run=3, stride=9),  # the last run ends behind the batch
+        batch.Labels(300, 500, first=200),
+    ),
+]
 
 ELTWISE = [
     *cases((eltwise.SUM,), *(eltwise.Sum(*m, coeff=coeff) for m in MAPS for coeff in (1.0, -0.3))),
@@ -132,6 +161,12 @@ NORM = [
         (norm.BATCH_STATS, norm.BATCH_FORWARD, norm.BATCH_INFER, norm.BATCH_SUMS, norm.BATCH_DGRAD, norm.BATCH_WGRAD),
         *(norm.BatchNorm(*m, eps=1e-5, momentum=0.1) for m in MAPS),
         norm.BatchNorm(2, 40, 33, 8, eps=1e-3, momentum=0.3),  # several shares a channel
+    ),
+    *cases(
+        (norm.BATCH_MOMENTS, norm.BATCH_JOIN, norm.BATCH_DGRAD),
+        *(norm.BatchNorm(*m, eps=1e-5, momentum=0.1, samples=2 * m[3] + 1) for m in MAPS),
+        norm.BatchNorm(2, 40, 33, 8, eps=1e-3, momentum=0.3, samples=11),
+        norm.BatchNorm(1, 1, 1, 1, eps=1e-3, momentum=0.3, samples=1),
     ),
 ]
 
@@ -228,7 +263,13 @@ UPDATE = [
     *cases((update.MAGNITUDE,), update.Magnitude(1), update.Magnitude(3), update.Magnitude(300)),
 ]
 
-CASES: list[Case] = [*NEURON, *DROPOUT, *ELTWISE, *CMPOOL, *POOL, *NORM, *COST, *IMAGE, *UPDATE]
+WIRE = [
+    *cases((wire.NARROW, wire.WIDEN), wire.Halve(1), wire.Halve(33)),
+    *cases((wire.SCALE,), wire.Scale(1, 0.0), wire.Scale(5, 1 / 3)),
+    *cases((wire.CLEAR,), wire.Clear(1), wire.Clear(5000)),
+]
+
+CASES: list[Case] = [*NEURON, *DROPOUT, *BATCH, *ELTWISE, *CMPOOL, *POOL, *NORM, *COST, *IMAGE, *UPDATE, *WIRE]
 if find_spec("tests.kernels.cases_conv"):
     from tests.kernels import cases_conv
 

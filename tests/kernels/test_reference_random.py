@@ -27,6 +27,20 @@ def test_parts_of_a_batch_draw_what_the_whole_draws():
     np.testing.assert_array_equal(np.concatenate(parts, axis=3), whole)
 
 
+def test_a_part_of_the_channels_draws_what_the_whole_draws():
+    whole = keep_mask(Dropout(7, 3, 2, 5, 0.5, 1), clock())
+    part = keep_mask(Dropout(3, 3, 2, 5, 0.5, 1, channel=4), clock())
+    np.testing.assert_array_equal(part, whole[4:])
+
+
+@pytest.mark.parametrize("offset", [0, 2])
+def test_samples_in_runs_draw_by_their_places(offset):
+    """The second pass of three ranks with 6 samples each, of which each gives two: those at 2, 3, 8, 9, 14, 15."""
+    whole = keep_mask(Dropout(4, 2, 1, 18 + offset, 0.5, 1), clock())
+    part = keep_mask(Dropout(4, 2, 1, 6, 0.5, 1, first=2 - 6, run=2, stride=6), clock(offset=6 + offset))
+    np.testing.assert_array_equal(part, whole[..., [offset + n for n in (2, 3, 8, 9, 14, 15)]])
+
+
 def test_step_seed_and_key_change_the_mask():
     g = Dropout(4, 4, 4, 8, 0.5, 1)
     masks = [keep_mask(g, clock()), keep_mask(g, clock(step=4)), keep_mask(g, clock(seed=(11, 13)))]

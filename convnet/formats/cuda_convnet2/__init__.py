@@ -1,6 +1,7 @@
 """Networks of cuda-convnet and cuda-convnet2: layer definitions and layer parameters to a config.
 
-Towers on several GPUs become one network, since here a layer does not say where it runs.
+Layers that each ran on one of several GPUs do so here, on the rank of that place. Where layers had replicas, and so
+shares of a batch, they become one network without places, which `parallel` spreads.
 """
 
 import textwrap
@@ -17,6 +18,7 @@ from convnet.formats.cuda_convnet2.rates import solver_section
 from convnet.formats.files import writing
 from convnet.graph.net import Network
 
+EVERYWHERE = ("data", "rscale", "batch_norm")  # types that do not run on one rank
 BATCH = 128  # cuda-convnet2's default
 MEAN = {1: [127.5], 3: [123.675, 116.28, 103.53]}  # of the pixels, by channels: grey, and ImageNet's colours
 
@@ -55,8 +57,21 @@ def _towers(net: Conversion) -> list[str]:
     if net.devices < 2:
         return []
     replicas = sorted({len(gpus) for gpus in net.gpus.values() if gpus})
-    copies = "one replica" if replicas == [1] else f"{' or '.join(map(str, replicas))} replicas"
+    if replicas == [1]:
+        _write_ranks(net)
+        return [f"it ran on {net.devices} GPUs, a layer on one of them; so it does on as many ranks, by its `ranks`"]
+    copies = f"{' or '.join(map(str, replicas))} replicas"
     return [f"it ran on {net.devices} GPUs, a layer in {copies}; here it is one network, and `parallel` spreads it"]
+
+
+def _write_ranks(net: Conversion) -> None:
+    """Of each layer the place of its GPU among those used; images and costs are everybody's."""
+    used = sorted({gpu for gpus in net.gpus.values() for gpu in gpus})
+    for name, section in net.sections.items():
+        shared = net.layers[name]["type"] in EVERYWHERE or section.text("type").startswith("cost")
+        gpus = net.gpus.get(section.name)
+        if gpus and not shared:
+            net.layers[name]["ranks"] = [used.index(gpus[0])]
 
 
 def _check(net: Conversion, file: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from convnet import checkpoint
+from convnet.checkpoint import Arrays
 from convnet.errors import NotFinite, NotSaved, UserError, reason
 from convnet.train.extension import Extension, Trigger
 from convnet.train.trainer import Trainer
@@ -37,23 +38,29 @@ class SaveCheckpoint(Extension):
         self.warn = warn
 
     def start(self, trainer: Trainer) -> None:
-        self._mark_best(trainer)  # a run that was killed may not have come to it
+        if trainer.control.rank == 0:
+            self._mark_best(trainer)  # a run that was killed may not have come to it
         # An owed evaluation was made up for; or a signal came before the first step.
         if trainer.unsaved and (trainer.step or trainer.stop):
             self(trainer)
 
     def __call__(self, trainer: Trainer) -> None:
-        with trainer.paused():
-            weights, momentum, extras = trainer.engine.tensors(), trainer.engine.momentum(), trainer.engine.extras()
-            _check_finite(weights, trainer.step)
-            state = {**self.constants, **trainer.state(), "extensions": self.states()}
-            try:
-                checkpoint.save(self.folder, weights, momentum, self.config, state, extras)
-                self._mark_best(trainer)
-                checkpoint.prune(self.folder, self.keep)
-            except OSError as error:
-                raise NotSaved(f"saving step {trainer.step} failed: {reason(error)}; {self._last()}") from error
+        with trainer.paused(), trainer.control.busy():
+            # All ranks take part, since each may hold a part; the first alone writes.
+            arrays = trainer.engine.tensors(), trainer.engine.momentum(), trainer.engine.extras()
+            if trainer.control.rank == 0:
+                self._write(trainer, *arrays)
         trainer.saved()
+
+    def _write(self, trainer: Trainer, weights: Arrays, momentum: Arrays, extras: dict[str, Arrays]) -> None:
+        _check_finite(weights, trainer.step)
+        state = {**self.constants, **trainer.state(), "extensions": self.states()}
+        try:
+            checkpoint.save(self.folder, weights, momentum, self.config, state, extras)
+            self._mark_best(trainer)
+            checkpoint.prune(self.folder, self.keep)
+        except OSError as error:
+            raise NotSaved(f"saving step {trainer.step} failed: {reason(error)}; {self._last()}") from error
 
     def rescue(self, trainer: Trainer) -> None:
         if not (trainer.unsaved and trainer.whole and trainer.images):

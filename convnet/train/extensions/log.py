@@ -4,8 +4,10 @@
     {"event": "train", ...}   over the steps since the row before: the results of the cost, such as loss, top1_accuracy
                               and top5_accuracy (0..1), of several costs also with their names: "aux.loss",
                               gradient_norm (mean, before clipping; where solver.clip_norm is set),
-                              learning_rate, images_per_second, wait_share (of the time, spent waiting for data), and
-                              in weights, for each parameter, mean_abs (mean |w|) and update_ratio (mean |update| to it)
+                              learning_rate, images_per_second, wait_share (of the time, spent waiting for data; of
+                              several ranks that of the one that waited longest), in weights, for each parameter,
+                              mean_abs (mean |w|) and update_ratio (mean |update| to it), and of several ranks in
+                              ranks both images_per_second and wait_share of each
     {"event": "eval", ...}    the same results, images, skipped, seconds
     {"event": "resume", ...}  the run was continued after this step
     {"event": "end", ...}     seconds of training, best evaluation
@@ -30,7 +32,10 @@ Row = dict[str, Any]
 
 
 class Log(Extension):
-    """run: the first row. learning_rate: the solver's at an update counted from 0. results: what rows report."""
+    """run: the first row. learning_rate: the solver's at an update counted from 0. results: what rows report.
+
+    All ranks make the rows together; the first writes them.
+    """
 
     name = "log"
 
@@ -51,6 +56,14 @@ class Log(Extension):
         self._began = time.perf_counter(), 0
 
     def start(self, trainer: Trainer) -> None:
+        if trainer.control.rank == 0:
+            self._continue(trainer)
+        self.flush(trainer)
+        self._last = trainer.lap(), 0.0, 0
+        self._began = time.perf_counter(), trainer.step
+
+    def _continue(self, trainer: Trainer) -> None:
+        """Bring the file to the step from which the run goes on."""
         kept = rows_until(self.path, trainer.step) if self.path.exists() else []
         rewrite(self.path, kept or [{"event": "run", **self.run}])
         if kept:
@@ -58,9 +71,6 @@ class Log(Extension):
             self.write({"event": "resume", **_where(trainer), **again})
         written = {(row["event"], row.get("step")) for row in kept}
         trainer.rows = [row for row in trainer.rows if (row["event"], row["step"]) not in written]
-        self.flush(trainer)
-        self._last = trainer.lap(), 0.0, 0
-        self._began = time.perf_counter(), trainer.step
 
     def __call__(self, trainer: Trainer) -> None:
         if self.log_due(trainer):
@@ -70,7 +80,7 @@ class Log(Extension):
 
     def flush(self, trainer: Trainer) -> None:
         """Write, then print, what waits."""
-        for row in trainer.rows:
+        for row in trainer.rows if trainer.control.rank == 0 else ():
             self.write(row)
             self.console.say(self.line(trainer, row))
         trainer.rows = []
@@ -81,18 +91,21 @@ class Log(Extension):
             self(trainer)
 
     def finish(self, trainer: Trainer) -> None:
-        if trainer.finished and not trainer.rows:
+        if trainer.finished and not trainer.rows and trainer.control.rank == 0:
             self.write({"event": "end", **_where(trainer), "seconds": trainer.lap(), "best": trainer.best or None})
 
     def train_row(self, trainer: Trainer) -> Row:
         seconds, waited, images = self._span(trainer)
+        speeds, waits = zip(*trainer.control.exchange([images / seconds, min(waited / seconds, 1.0)]), strict=True)
+        ranks = {"ranks": {"images_per_second": speeds, "wait_share": waits}} if len(speeds) > 1 else {}
         return {
             "event": "train",
             **_where(trainer),
             **trainer.window.means(self.results),
             "learning_rate": self.learning_rate(trainer.step - 1 + trainer.shift),
-            "images_per_second": images / seconds,
-            "wait_share": min(waited / seconds, 1.0),
+            "images_per_second": sum(speeds),
+            "wait_share": max(waits),
+            **ranks,
             "weights": {
                 name: {"mean_abs": weight, "update_ratio": update / weight if weight else None}
                 for name, (weight, update) in trainer.engine.magnitudes().items()

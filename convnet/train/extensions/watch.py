@@ -36,7 +36,10 @@ class Watch(Extension):
 
     def explain(self, trainer: Trainer, step: int, loss: str) -> str:
         """step: the update, counted from 0, whose forward pass gave `loss`."""
-        found = trainer.engine.first_nonfinite(trainer.last_batch)
+        *_, (_, *last) = trainer.engine.parts(trainer.last_total)
+        everywhere = trainer.control.exchange(trainer.engine.first_nonfinite(*last))
+        order = list(trainer.engine.network.nodes)  # what one rank has found may have come from another
+        found = min(filter(None, everywhere), key=lambda told: order.index(told[0]), default=None)
         where = f"; the first NaN or infinity is in '{found[1]}' of layer '{found[0]}'" if found else ""
         rate = f"the learning rate is {self.learning_rate(step + trainer.shift):g}; a lower one may help"
         epoch = (step + trainer.shift) // trainer.steps_per_epoch + 1

@@ -1,0 +1,1 @@
+"""`convnet bench`: how fast a machine trains, and what limits it."""

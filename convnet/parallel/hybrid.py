@@ -1,0 +1,226 @@
+"""Step lists of networks that are divided by more than samples: "one weird trick", and layers on ranks of their own.
+
+Layers whose home (placement.py) is `data` see a rank's own samples, all others those of a pass (passes.py), from all
+ranks. With several passes, each goes forward and back before the next, and gradients of weights add up; the layers
+before see their gradient when all passes are done. What turn.py moves between ranks is under way while others compute.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from convnet.graph.net import Node
+from convnet.graph.program import Program, Record, Values
+from convnet.graph.steps import Value
+from convnet.parallel.passes import passes
+from convnet.parallel.placement import DATA, Placement
+from convnet.parallel.shares import longest
+from convnet.parallel.turn import Turn
+from kernels import batch, fc
+from layers.base import LABELS
+
+LATER = (fc.WGRAD, fc.BGRAD)  # after the gradient of the input, which others wait for
+
+
+class Hybrid(Record):
+    """Builds one program of a rank.
+
+    batch, total: its samples, and those of all ranks. distance: between the places of neighbouring ranks' first
+    samples. scheme: A, B or C. scored: the probabilities of its samples are wanted.
+    """
+
+    def __init__(
+        self,
+        placement: Placement,
+        values: Values,
+        batch: int,
+        total: int,
+        distance: int,
+        scheme: str,
+        *,
+        scored: bool = False,
+        **options: Any,
+    ):
+        network = placement.network
+        super().__init__(network, values, batch, total, **options)
+        self.placement, self.distance, self.most = placement, distance, longest(total, placement.size)
+        self.scored = scored
+        self.need = network.needing_gradient(values.gradients) if self.recorder.training else set()
+        nodes = self._nodes()
+        self.region = [node for node in nodes if placement.homes[node.name] != DATA]
+        self.around = [node for node in nodes if placement.homes[node.name] == DATA]
+        read = {name for node in self.region for name in node.inputs}
+        self.crossing = [node.name for node in self.around if node.name in read]
+        found = passes(scheme, total, placement.size)
+        self.turns = [Turn(self, placement, turn, self.need, single=len(found) == 1) for turn in found]
+        self.probabilities: Value | None = None
+        self._labels: dict[int, Value] = {}
+        self._all_labels = self._gather_labels()
+
+    def used(self) -> list[Node]:
+        """The nodes of the program, in order."""
+        return self._nodes()
+
+    def gradient(self, name: str) -> Value:
+        """That of the map of a node which is computed for a rank's own samples."""
+        return self._gradient(name)
+
+    def step(self, kind: str, *, first: bool = True, backward: bool = False) -> Program:
+        """All steps but the update. kind: of what costs count. first: of the micro-batches of a step."""
+        together = self.turns[0] if len(self.turns) == 1 else None
+        if together:
+            self._forward(self._nodes(), together)
+            self._conclude(together, kind)
+        else:
+            self._pass_by_pass(kind, backward)
+        self.count(kind)
+        if self.recorder.training:
+            self.report(first=first)
+        if backward:
+            self._backward(self._nodes() if together else self.around, self.turns[0])
+        outputs = tuple(self.outputs[node.name] for node in self.network.costs)
+        return Program(self.recorder.steps, outputs, self._probabilities())
+
+    def _pass_by_pass(self, kind: str, backward: bool) -> None:
+        self._forward(self.around, self.turns[0])
+        self._begin(self.turns[0])
+        for i, turn in enumerate(self.turns):
+            if i + 1 < len(self.turns):
+                self._begin(self.turns[i + 1])
+            self._forward(self.region, turn)
+            self._conclude(turn, kind)
+            if backward:
+                self._backward(self.region, turn)
+        for turn in self.turns:
+            turn.settle()
+
+    def _begin(self, turn: Turn) -> None:
+        for name in self.crossing:
+            turn.begin(name)
+
+    def count(self, kind: str) -> None:
+        for node in self.around:
+            if node.layer.is_cost and node.counted:
+                counts = self.values.flat[f"{kind} {node.name}"]
+                node.cost.count(self.recorder.at(node.name, "forward"), self._xs(node), counts)
+
+    # Labels
+
+    def _gather_labels(self) -> Any:
+        """Start it, where a cost of the region reads them; what waits for its end, and returns those of all ranks."""
+        reader = next((node for node in self.region if LABELS in node.inputs), None)
+        if reader is None:
+            return None
+        emit, source = self.turns[0].emit(reader), self.outputs[LABELS]
+        if self.batch != self.most:
+            own, source = source, Value("own labels", (self.most,), source.dtype)
+            emit(batch.LABELS, batch.Labels(self.most, self.batch), x=own, y=source)
+        found = Value("all labels", (self.most * self.placement.size,), source.dtype)
+        wait = emit.start("all_gather", source, found)
+
+        @cache
+        def taken() -> Value:
+            wait()
+            return found
+
+        return taken
+
+    def _labels_of(self, node: Node, turn: Turn) -> Value:
+        """Those of a pass."""
+        span = turn.turn
+        if span.index not in self._labels:
+            x = self._all_labels()
+            self._labels[span.index] = y = Value(f"labels {span.index}", (span.count,), x.dtype)
+            geometry = batch.Labels(span.count, x.size, span.first(self.most), span.run, self.most)
+            turn.emit(node)(batch.LABELS, geometry, x=x, y=y)
+        return self._labels[span.index]
+
+    # Forward
+
+    def _forward(self, nodes: Iterable[Node], turn: Turn) -> None:
+        for node in nodes:
+            xs = self._inputs_of(node, turn)
+            if self.placement.homes[node.name] == DATA:
+                y = self.outputs[node.name] = self._map(node, node.name)
+                node.layer.forward(self.recorder.at(node.name, "forward"), xs, y)
+            elif turn.here(node):
+                node.layer.forward(turn.emit(node, "forward"), xs, turn.make(node))
+            if turn.single and turn.wanted(node):
+                turn.begin(node.name)
+
+    def _inputs_of(self, node: Node, turn: Turn) -> list[Any]:
+        home, homes = self.placement.homes[node.name], self.placement.homes
+        found: list[Any] = []
+        for name in node.inputs:
+            if name == LABELS:
+                found.append(self.outputs[LABELS] if home == DATA else self._labels_of(node, turn))
+            else:
+                found.append(self.outputs[name] if home == homes[name] == DATA else turn.read(node, name))
+        return found
+
+    def _conclude(self, turn: Turn, kind: str) -> None:
+        """What costs of the region have found out in a pass: each rank keeps that of its own samples."""
+        for node in self.region:
+            if node.layer.is_cost:
+                self._keep(node, turn.maps[node.name], turn)
+                if self.placement.rank == 0 and node.counted:  # counts are added up over the ranks
+                    counts = self.values.flat[f"{kind} {node.name}"]
+                    node.cost.count(turn.emit(node, "forward"), self._inputs_of(node, turn), counts)
+
+    def _keep(self, node: Node, results: Value, turn: Turn) -> None:
+        if node.name not in self.outputs:
+            self.outputs[node.name] = self._map(node, node.name)
+        turn.results(node, results, self.outputs[node.name])
+        if node is self.network.main and self.network.classifier and self.scored:
+            found = node.cost.probabilities(turn.emit(node, "forward"), self._inputs_of(node, turn))
+            if self.probabilities is None:
+                shape = (*found.shape[:3], self.batch)
+                self.probabilities = Value("probabilities", shape, found.dtype, found.layout)
+            turn.results(node, found, self.probabilities)
+
+    def _probabilities(self) -> Value | None:
+        main = self.network.main
+        if self.placement.homes[main.name] == DATA and self.network.classifier:
+            return main.cost.probabilities(self.recorder.at(main.name, "forward"), self._xs(main))
+        return self.probabilities
+
+    # Backward
+
+    def _backward(self, nodes: Sequence[Node], turn: Turn) -> None:
+        for node in reversed(nodes):
+            if node.name in self.need:
+                if self.placement.homes[node.name] == DATA:
+                    self._own_backward(node, turn)
+                    if turn.single:
+                        turn.done_with(node)
+                else:
+                    self._joint_backward(node, turn)
+
+    def _own_backward(self, node: Node, turn: Turn) -> None:
+        homes = self.placement.homes
+        if turn.single:
+            turn.settle(node.name)
+        dy = self.output_gradients.get(node.name)
+        dxs = [self._target(node, name, turn, homes[name] == DATA) for name in node.sources]
+        dxs += [None] * (len(node.inputs) - len(dxs))
+        emit = self.recorder.at(node.name, "backward")
+        node.layer.backward(emit, self._inputs_of(node, turn), self.outputs[node.name], dy, dxs)
+
+    def _joint_backward(self, node: Node, turn: Turn) -> None:
+        """The gradient of the input is on its way while those of the weights are computed."""
+        dy = None if node.layer.is_cost else turn.arrive(node.name)
+        xs, steps = self._inputs_of(node, turn), self.recorder.steps
+        begin = len(steps)
+        if turn.here(node):
+            dxs = [self._target(node, name, turn, False) for name in node.sources]
+            dxs += [None] * (len(node.inputs) - len(dxs))
+            node.layer.backward(turn.emit(node, "backward"), xs, turn.maps[node.name], dy, dxs)
+        later = [step for step in steps[begin:] if step.op in LATER]
+        steps[begin:] = [step for step in steps[begin:] if step.op not in LATER]
+        turn.done_with(node)
+        steps += later
+
+    def _target(self, node: Node, name: str, turn: Turn, own: bool) -> Value | None:
+        if name not in self.need:
+            return None
+        return self._gradient(name) if own else turn.target(node, name)

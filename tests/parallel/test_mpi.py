@@ -1,0 +1,235 @@
+"""`mpirun -n 2 convnet train` on CPUs: what one process does, to rounding; and faults, which end all ranks."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from convnet.parallel.launch import launch
+from tests.convnet.toy import CONFIG, ROOT, convnet, environment, results, rows, write_toy
+
+pytest.importorskip("mpi4py")
+MPIRUN = shutil.which("mpirun", path=f"{Path(sys.executable).parent}") or shutil.which("mpirun")
+pytestmark = pytest.mark.skipif(MPIRUN is None, reason="needs mpirun")
+PYTHON = [sys.executable, "-W", "error"]
+CONVNET = [*PYTHON, "-m", "convnet"]
+UPDATE = "convnet.train.trainer:Trainer.update"
+BANNER = ("=", "YOUR APPLICATION", "This typically", "Please see", "[mpiexec", "[proxy")  # of mpirun's own
+
+
+def mpirun(*words, cwd, code=0, within=60.0, **env):
+    """Run to the end: (stdout, stderr without mpirun's own words)."""
+    began = time.monotonic()
+    env = environment(OPENBLAS_NUM_THREADS="1", **env)
+    done = subprocess.run([MPIRUN, *map(str, words)], cwd=cwd, env=env, capture_output=True, text=True, timeout=90)
+    assert time.monotonic() - began < within
+    assert (done.returncode == code) if code is not None else done.returncode, done
+    err = [line for line in done.stderr.splitlines() if line and not line.startswith(BANNER)]
+    return done.stdout, "\n".join(err)
+
+
+def train(ranks, *words, cwd, **options):
+    return mpirun("-n", ranks, *CONVNET, "train", "toy.yaml", "--device", "cpu", *words, cwd=cwd, **options)
+
+
+def faulty(rank, what, count, *words, place=UPDATE, cwd, **options):
+    program = [*PYTHON, "-m", "tests.parallel.faulty", rank, what, place, count]
+    return mpirun("-n", 2, *program, "train", "toy.yaml", "--device", "cpu", *words, cwd=cwd, **options)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The toy, whose batch normalisation is over all ranks, and runs/one, trained by one process."""
+    made = tmp_path_factory.mktemp("mpi")
+    write_toy(made, CONFIG.replace("batch_norm,", "batch_norm, sync: true,"))
+    convnet("train", "toy.yaml", "--device", "cpu", "run.dir=runs/one", cwd=made)
+    return made
+
+
+@pytest.fixture
+def toy(folder, tmp_path):
+    (tmp_path / "images").symlink_to(folder / "images")
+    (tmp_path / "toy.yaml").write_bytes((folder / "toy.yaml").read_bytes())
+    return tmp_path
+
+
+def files(run):
+    """Each tensor file of the last checkpoint: its header, and its tensors."""
+    last = sorted((Path(run) / "checkpoints").glob("step-*"))[-1]
+    found = {}
+    for path in last.glob("*.safetensors"):
+        data = path.read_bytes()
+        found[path.name] = data[: 8 + int.from_bytes(data[:8], "little")], load_file(path)
+    return found, json.loads((last / "state.json").read_text())
+
+
+def assert_same_run(run, other, tolerance=1e-4):
+    """The same rows of the log and the same checkpoint, to rounding."""
+    for row, expected in zip(results(run), results(other), strict=True):
+        assert row.keys() == expected.keys()
+        for key in row.keys() - {"weights", "event"}:
+            assert row[key] == pytest.approx(expected[key], rel=tolerance, abs=1e-6), (key, row)
+        assert row["event"] == expected["event"]
+        for name, numbers in expected.get("weights", {}).items():
+            size = pytest.approx(numbers["mean_abs"], rel=tolerance, abs=1e-6)
+            assert row["weights"][name]["mean_abs"] == size, (name, row["step"])
+        assert row.get("weights", {}).keys() == expected.get("weights", {}).keys()
+    (found, state), (wanted, old) = files(run), files(other)
+    assert found.keys() == wanted.keys()
+    for name, (header, tensors) in found.items():
+        assert header == wanted[name][0]
+        for key, tensor in tensors.items():
+            np.testing.assert_allclose(tensor, wanted[name][1][key], rtol=tolerance, atol=1e-5, err_msg=key)
+    counters = ("step", "epoch", "position", "classes", "samples")
+    assert [state[key] for key in counters] == [old[key] for key in counters]
+    assert state["files"].keys() == old["files"].keys()
+
+
+@pytest.mark.parametrize(
+    "ranks, parallel",
+    [(2, "data"), (3, "data"), (2, "{update: sharded}"), (2, "hybrid"), (3, "{fc: model, scheme: C}"), (2, "auto")],
+)
+def test_ranks_train_as_one_process_does(folder, toy, ranks, parallel):
+    out, err = train(ranks, "run.dir=runs/all", f"parallel={parallel}", cwd=toy)
+    assert not err and f"{ranks} ranks (started by mpich)" in out
+    first, expected = (rows(run, "run")[0] for run in (toy / "runs/all", folder / "runs/one"))
+    assert first.pop("ranks") == ranks and expected.pop("ranks") == 1
+    assert first.pop("config") != expected.pop("config") or parallel == "data"
+    assert first == expected
+    assert out.count("trained 3 of 3 epochs") == 1
+    assert_same_run(toy / "runs/all", folder / "runs/one")
+    assert sorted(path.name for path in (toy / "runs").iterdir()) == ["all"]
+    for row in rows(toy / "runs/all", "train"):
+        assert len(row["ranks"]["images_per_second"]) == len(row["ranks"]["wait_share"]) == ranks
+        assert row["images_per_second"] == pytest.approx(sum(row["ranks"]["images_per_second"]))
+
+
+def test_a_short_last_batch_that_leaves_a_rank_without_images(toy):
+    convnet("train", "toy.yaml", "--device", "cpu", "train.last_batch=keep", "run.dir=runs/one", cwd=toy)
+    train(3, "train.last_batch=keep", "run.dir=runs/three", cwd=toy)
+    assert_same_run(toy / "runs/three", toy / "runs/one", 1e-3)
+
+
+def test_a_run_goes_on_with_another_number_of_ranks(folder, toy):
+    """Stopped in an epoch each time, by a signal to one of the ranks."""
+    _, err = faulty(1, "SIGTERM", 2, "run.dir=runs/all", cwd=toy, code=143)
+    assert not err
+    first = files(toy / "runs/all")[1]["step"]
+    assert 2 <= first < 8
+    convnet("train", "toy.yaml", "--device", "cpu", "--resume", "runs/all", "train.epochs=2", cwd=toy)
+    out, err = train(3, "--resume", "runs/all", "train.epochs=3", cwd=toy)
+    assert "step 8, epoch 3" in out and err.count("\n") == 0 and "train.epochs: 2 -> 3" in err
+    assert_same_run(toy / "runs/all", folder / "runs/one")
+
+
+def test_evaluation_counts_each_image_once(folder):
+    line = ["eval", "runs/one", "--device", "cpu", "--json"]
+    one = json.loads(convnet(*line, cwd=folder)[0])
+    for ranks, views in ((2, 1), (3, 10)):
+        one = json.loads(convnet(*line, "--views", views, cwd=folder)[0])
+        found = json.loads(mpirun("-n", ranks, *CONVNET, *line, "--views", views, cwd=folder)[0])
+        assert found["images"] == 12 and found["confusion"] == one["confusion"]
+        assert found["loss"] == pytest.approx(one["loss"], rel=1e-5)
+
+
+def test_an_image_that_cannot_be_read_is_told_once_by_its_rank(toy):
+    images = toy / "images"
+    copy = shutil.copytree(images, toy / "copy")
+    for split in ("train", "val"):
+        (copy / split / "b/001.jpg").write_bytes(b"no image")
+    paths = [f"data.{split}={{path: copy/{split}, on_error: skip}}" for split in ("train", "val")]
+    out, err = train(2, *paths, "run.dir=runs/all", "train.epochs=1", cwd=toy)
+    assert "1 training images could not be read" in out
+    assert sorted(line.split("skipped: ")[1][:20] for line in err.splitlines()) == ["copy/train/b/001.jpg"] or (
+        len(err.splitlines()) == 2 and "copy/val/b/001.jpg" in err
+    ), err
+    (row,) = rows(toy / "runs/all", "eval")
+    assert (row["images"], row["skipped"]) == (11, 1)
+
+
+def test_a_loss_that_is_no_number_stops_all_with_one_message(toy):
+    _, err = train(2, "solver.lr=1e30", cwd=toy, code=1)
+    assert err.startswith("rank 0: error: step 2 (epoch 1): the loss is nan; the first NaN or infinity is in"), err
+    assert "\n" not in err
+
+
+@pytest.mark.parametrize(
+    "what, rank, code, words",
+    [
+        ("raise", 1, 1, "rank 1: error: it failed"),
+        ("raise", 0, 1, "rank 0: error: it failed"),
+        ("memory", 1, 1, "rank 1: error: out of memory ('weights' needs 10 bytes)"),
+        ("hang", 1, 1, "rank 1: hangs in tests/parallel/faulty.py:"),
+        ("SIGSTOP", 1, 1, "rank 1: no sign of life for "),
+        ("SIGSTOP", 0, 1, "rank 0: no sign of life for "),
+        ("SIGKILL", 1, None, "rank 1: ended without a word: killed, or crashed"),
+    ],
+)
+def test_a_fault_at_one_rank_ends_all(toy, what, rank, code, words):
+    _, err = faulty(rank, what, 3, "parallel.timeout=4", cwd=toy, code=code, within=20.0)
+    assert err.startswith(words) and "\n" not in err, err
+
+
+def test_a_bug_at_one_rank_shows_its_traceback_once(toy):
+    _, err = faulty(1, "bug", 3, cwd=toy, code=1, within=20.0)
+    assert err.startswith("rank 1: Traceback") and err.endswith("RuntimeError: a bug") and err.count("Traceback") == 1
+
+
+def test_a_fault_in_the_evaluation_ends_all(toy):
+    place = "convnet.graph.engine:Engine.evaluate"
+    _, err = faulty(1, "hang", 2, "parallel.timeout=4", place=place, cwd=toy, code=1, within=20.0)
+    assert err.startswith("rank 1: hangs in tests/parallel/faulty.py:"), err
+
+
+def test_a_signal_to_one_rank_in_the_evaluation_stops_all(folder, toy):
+    faulty(1, "SIGTERM", 1, place="convnet.graph.engine:Engine.evaluate", cwd=toy, code=143)
+    train(2, "--resume", "runs/toy", cwd=toy)
+    assert_same_run(toy / "runs/toy", folder / "runs/one")
+
+
+def test_ranks_with_another_config_or_other_code(toy, tmp_path):
+    shared = ["train", "toy.yaml", "--device", "cpu"]
+    _, err = mpirun("-n", 1, *CONVNET, *shared, ":", "-n", 1, *CONVNET, *shared, "seed=4", cwd=toy, code=1)
+    assert err == "rank 0: error: the ranks do not have the same config: other than at rank 0 at rank 1"
+    copy = tmp_path / "other"
+    for package in ("kernels", "layers", "convnet"):
+        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / "layers/conv.py").open("a") as file:
+        file.write("# another\n")
+    own, other = (["-n", 1, "-env", "PYTHONPATH", path, *CONVNET, *shared] for path in (ROOT, copy))
+    _, err = mpirun(*own, ":", *other, cwd=toy, code=1)
+    assert "do not have the same version" in err and err.endswith("source code: other than at rank 0 at rank 1"), err
+    assert not (toy / "runs").exists()
+
+
+def test_an_error_of_all_ranks_is_shown_once(toy):
+    _, err = train(2, "solver.lrr=1", cwd=toy, code=2)
+    assert err.startswith("rank 0: ") and "unknown option 'lrr'" in err and err.count("rank") == 1
+    _, err = train(2, "--resume", "runs/none", cwd=toy, code=1)
+    assert err.startswith("rank 0: error: runs/none: not the folder of a run") and err.count("\n") == 0
+
+
+def test_cpu_ranks_without_mpi_are_told_to_use_it(toy, capfd, monkeypatch):
+    monkeypatch.chdir(toy)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert launch(2, ["train", "toy.yaml", "--device", "cpu"], CONVNET) == 1
+    err = capfd.readouterr().err
+    assert err.startswith("rank 0: error: ranks on the CPU exchange through MPI: start them with mpirun -n 2")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_digits(tmp_path):
+    pytest.importorskip("sklearn")
+    subprocess.run([sys.executable, str(ROOT / "scripts/digits.py"), "data/digits"], cwd=tmp_path, check=True)
+    line = ["train", ROOT / "configs/digits/lenet.yaml", "--device", "cpu", "train.epochs=2"]
+    convnet(*line, "run.dir=runs/one", cwd=tmp_path)
+    mpirun("-n", 2, *CONVNET, *line, "run.dir=runs/two", cwd=tmp_path)
+    assert_same_run(tmp_path / "runs/two", tmp_path / "runs/one", 1e-3)
+    assert rows(tmp_path / "runs/two", "eval")[-1]["top1_accuracy"] > 0.9
