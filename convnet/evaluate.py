@@ -92,7 +92,7 @@ def evaluate(
     for batch in batches:
         if stop():
             return None
-        tally.add(batch, *engine.evaluate(batch.pixels, batch.labels, batch.mirror))
+        tally.add(batch, *engine.evaluate(batch.pixels, batch.labels, batch.mirror, batch.corner))
         if batch.view == views - 1:
             progress(len(batch.labels))
     counts = {name: table - before[name] for name, table in engine.counts(evaluated=True).items()}

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from convnet import checkpoint
+from convnet import checkpoint, inputs
 from convnet.checkpoint import Checkpoint
 from convnet.config import Config, ConfigError, load_config
-from convnet.data import DataError, FolderSource, Pipeline, Source, Transform
+from convnet.data import DataError, Pipeline, Source, Transform
+from convnet.data.decoders import chosen
+from convnet.data.options import Split
 from convnet.graph.engine import Engine
 from convnet.graph.net import Network, Node
 from convnet.graph.update import Rule
@@ -26,8 +26,22 @@ def make_network(config: Config) -> Network:
         raise config.locate(error) from None
 
 
-def make_engine(config: Config, network: Network, backend: Any, *, learns: bool = True, **options: Any) -> Engine:
-    """An engine with untouched parameters. learns: False for evaluation alone, which needs no gradients."""
+def make_engine(
+    config: Config,
+    network: Network,
+    backend: Any,
+    *,
+    learns: bool = True,
+    found: Checkpoint | None = None,
+    images: tuple[inputs.Size, inputs.Size] = (None, None),
+    **options: Any,
+) -> Engine:
+    """An engine with untouched parameters.
+
+    learns: False for evaluation alone, which needs no gradients. found: a checkpoint that will be loaded. images:
+    height and width of those of training and evaluation, where they are cut on the device.
+    """
+    mean, std = inputs.normalisation(config, network, found, planned=backend.name == "planner")
     try:
         return Engine(
             network,
@@ -36,8 +50,10 @@ def make_engine(config: Config, network: Network, backend: Any, *, learns: bool 
             accumulate=config.train.accumulate,
             trainable=trainable(network, config.solver) if learns else (),
             rule=make_rule(config) if learns else None,
-            mean=np.array(config.data.mean),
-            std=np.array(config.data.std),
+            mean=mean,
+            std=std,
+            kept=inputs.of_statistics(config),
+            feeds=inputs.feeds(config, network, images, learns=learns),
             seed=config.seed,
             **options,
         )
@@ -59,25 +75,33 @@ def make_rule(config: Config) -> Rule:
     return Rule(solver.nesterov, solver.clip_norm, *((ema.decay, ema.warmup) if ema else ()))
 
 
-def make_source(config: Config, key: str, classes: Sequence[str] | None = None, *, least: int = 2) -> FolderSource:
+def make_source(config: Config, key: str, classes: Sequence[str] | None = None, *, least: int = 2) -> Source:
     """The images of data.<key>; a DataError tells the place of the option in the file.
 
     classes: in index order, of the training images or of a checkpoint; None: the split's own, `least` or more.
     """
-    split: Any = getattr(config.data, key)
-    path = os.path.expanduser(split.path)
-    class_list = os.path.expanduser(split.class_list) if split.class_list and classes is None else None
+    split: Split = getattr(config.data, key)
     try:
-        source = FolderSource(path, classes=classes, class_list=class_list, allow_empty=split.allow_empty)
+        source = split.source(classes)
         if classes is None and len(source.classes) < least:
-            raise DataError(f"expected two classes or more, found '{source.classes[0]}' alone in '{path}'")
+            where = f" in '{os.path.expanduser(split.path)}'" if hasattr(split, "path") else ""
+            raise DataError(f"expected two classes or more, found '{source.classes[0]}' alone{where}")
         return source
     except DataError as error:
         told = str(error)
-        option, given = ("class_list", class_list) if class_list and class_list in told else ("path", path)
-        if not os.path.isabs(given) and not os.path.exists(given):
+        option, given = _named_in(split, told)
+        if given and not os.path.isabs(given) and not os.path.exists(given):
             told += f"; '{given}' is relative to {os.getcwd()}"
         raise DataError(str(config.locate(ConfigError(told, ("data", key, option))))) from None
+
+
+def _named_in(split: Split, told: str) -> tuple[str, str]:
+    """The option of which a message speaks, and its value: the path of something, or else the kind of source."""
+    for option in ("class_list", "root", "path"):
+        given = getattr(split, option, None)
+        if given and os.path.expanduser(given) in told:
+            return option, os.path.expanduser(given)
+    return "type", ""
 
 
 def make_pipeline(
@@ -88,9 +112,12 @@ def make_pipeline(
     micro = config.train.batch_size // config.train.accumulate
     size = config.train.batch_size if options.get("train") else micro
     transform = make_transform(config, split, network)
-    return Pipeline(
-        source, transform, size, seed=config.seed, threads=config.data.threads, allocate=backend.host, **options
-    )
+    if options.get("train"):
+        transform = replace(transform, policy=inputs.policy(split))
+        options["augment"] = inputs.augmentation(config, network)
+    threads = config.data.threads if isinstance(config.data.threads, int) else None
+    options |= {"threads": threads, "workers": config.data.workers}
+    return Pipeline(source, transform, size, seed=config.seed, allocate=backend.host, pin=backend.pin, **options)
 
 
 def make_transform(config: Config, split: Any, network: Network) -> Transform:
@@ -108,7 +135,16 @@ def make_transform(config: Config, split: Any, network: Network) -> Transform:
         mirror=split.mirror,
         exif_orientation=config.data.exif_orientation,
         max_pixels=split.max_pixels,
+        decoder=make_decoder(config),
     )
+
+
+def make_decoder(config: Config) -> str:
+    """The decoder by name."""
+    try:
+        return chosen(config.data.decoder)
+    except DataError as error:
+        raise config.locate(ConfigError(str(error), ("data", "decoder"))) from None
 
 
 def check_classes(config: Config, network: Network, classes: Sequence[str], where: str) -> None:
@@ -138,7 +174,7 @@ def open_checkpoint(found: Checkpoint, backend: Any, overrides: Sequence[str] = 
     config = load_config(found.path / checkpoint.CONFIG, overrides)
     network = make_network(config)
     check_classes(config, network, found.state["classes"], f"'{found.path}'")
-    engine = make_engine(config, network, backend, learns=False)
+    engine = make_engine(config, network, backend, learns=False, found=found)
     load_weights(engine, found if config.solver.ema else replace(found, ema={}), momentum=False)
     return config, engine
 
@@ -162,4 +198,4 @@ def load_weights(engine: Engine, found: Checkpoint, *, momentum: bool) -> None:
     if averages:
         checkpoint.check_tensors(averages, everything, f"{found.path / checkpoint.EMA}")
     gradients = {name: array for name, array in found.gradients.items() if name in engine.pending}
-    engine.load(found.weights, found.momentum, {"ema": averages, "gradients": gradients})
+    engine.load(found.weights, found.momentum, {"ema": averages, "gradients": gradients, "inputs": found.inputs})

@@ -10,7 +10,8 @@ import numpy as np
 
 from convnet.errors import out_of_memory
 from convnet.graph import program, update
-from convnet.graph.executor import Executor
+from convnet.graph.executor import Executor, front
+from convnet.graph.feed import Feed
 from convnet.graph.net import Network
 from convnet.graph.plan import ProgramPlan, plan_program
 from convnet.graph.program import Program, Values
@@ -21,6 +22,7 @@ from layers.options import ConfigError
 
 ALIGNMENT = 64  # elements, of a state: 256 bytes or more
 LEARNING = ("gradients", "velocity")  # flat arrays that hold all parameters, as weights does, only if some are trained
+NORMALISATION = ("mean", "std")
 OF_PARAMETERS = ("weights", *LEARNING, "pending", "weight averages")
 OF_STATES = ("states", "state averages")
 Spans = dict[str, tuple[int, int]]
@@ -31,7 +33,9 @@ class Engine:
 
     batch_size: samples of a step; `accumulate` cuts it in that many micro-batches. trainable: full names of the
     parameters that learn (default: all), by `rule`; with none, nothing that only training needs is held. mean, std: per
-    channel, of pixels 0..255. capture: replay steps as CUDA graphs.
+    channel, of pixels 0..255; mean may be an image [C, H, W]; kept: they are part of the state of a run, since no
+    config holds them. feeds: what the batches of training and those of evaluation bring. capture: replay steps as CUDA
+    graphs.
     Arrays by full name: `parameters`, `velocity`, `gradients` and `states` are views of flat arrays; so are
     `averages`, of parameters and states, where the rule has them, and `pending`, gradients that wait for an update.
     """
@@ -49,6 +53,8 @@ class Engine:
         rule: Rule | None = None,
         mean: np.ndarray | float = 0.0,
         std: np.ndarray | float = 1.0,
+        kept: bool = False,
+        feeds: tuple[Feed, Feed] = (Feed(), Feed()),
         seed: int = 1,
         capture: bool = True,
     ):
@@ -62,6 +68,7 @@ class Engine:
         self.rule = rule or Rule()
         self._waiting = set(self.trainable) & set(update.waiting(network))
         self._learns = np.array([[name in self.trainable] for name in network.params], np.float32).reshape(-1, 1)
+        self._mean, self._std, self._kept, self._feeds = np.asarray(mean), np.asarray(std), kept, feeds
         self._spans = _spans({name: param.shape for name, param in network.params.items()}, BLOCK)
         self._state_spans = _spans({name: state.shape for name, state in network.states.items()}, ALIGNMENT)
         self.values = self._declare()
@@ -80,7 +87,7 @@ class Engine:
             **{f"average {name}": array for name, array in self.averages.items()},
         }
         if backend.name != "planner":
-            self._set_constants(mean, std)
+            self._set_constants()
         self.plans: dict[tuple, tuple[Program, ProgramPlan]] = {}
         self._executors: dict[tuple, Executor] = {}
         self._arena = backend.zeros(0)
@@ -95,7 +102,8 @@ class Engine:
         def persistent(name: str, shape: tuple[int, ...], dtype: Any = self.dtype) -> Value:
             return Value(name, shape, np.dtype(dtype), arena=False)
 
-        network, count, channels = self.network, len(self._spans), self.network.data[0].shape.channels
+        network, count, image = self.network, len(self._spans), self.network.data[0].shape
+        channels, mean_image = image.channels, (image.channels, image.height, image.width)
         total, of_states = _length(self._spans, BLOCK), _length(self._state_spans, ALIGNMENT)
         flat = {name: persistent(name, (total,)) for name in ("weights", *(LEARNING if self.trainable else ()))}
         flat |= {"states": persistent("states", (of_states,))}
@@ -112,7 +120,7 @@ class Engine:
             "healthy": persistent("healthy", (1,), np.int32),
             "clock": persistent("clock", (4,), np.uint32),
             "history": persistent("history", (len(network.results), program.RING), np.float64),
-            "mean": persistent("mean", (channels,)),
+            "mean": persistent("mean", mean_image if self._mean.ndim == 3 else (channels,)),
             "std": persistent("std", (channels,)),
         }
         flat |= {
@@ -125,7 +133,7 @@ class Engine:
         gradients = {name: persistent(f"d {name}", network.params[name].shape) for name in self.trainable}
         states = {name: persistent(name, state.shape) for name, state in network.states.items()}
         shared = self._with_shared(parameters), self._with_shared(gradients)
-        return Values(self.dtype, self.batch_size, *shared, states, flat)
+        return Values(self.dtype, self.batch_size, *shared, states, flat, self._feeds)
 
     def _with_shared(self, values: dict[str, Value]) -> dict[str, Value]:
         """Each value also under the names by which other layers know its parameter."""
@@ -142,15 +150,16 @@ class Engine:
         return replace(values, parameters=average(values.parameters), states=average(values.states))
 
     def _allocate(self) -> dict[str, Any]:
-        shape = self.network.data[0].shape
-        longest = max(self.micro, self.eval_batch)
-        values = [
-            *self.values.flat.values(),
-            Value("pixels", (longest, shape.height, shape.width, shape.channels), np.dtype(np.uint8)),
-            Value("mirror", (longest,), np.dtype(np.uint8)),
-            Value("labels", (longest,), np.dtype(np.int32)),
-        ]
+        values = [*self.values.flat.values(), *self._fed().values()]
         return {v.name: self._zeros(v, self._parts(v)).reshape(v.shape) for v in values}
+
+    def _fed(self) -> dict[str, Value]:
+        """What is fed, by name, in the larger of its sizes in training and evaluation."""
+        longest, fed = max(self.micro, self.eval_batch), dict[str, Value]()
+        for feed in self._feeds:
+            for name, value in feed.values(self.network.data[0].shape, longest, self.dtype).items():
+                fed[name] = max(fed.get(name, value), value, key=lambda v: v.size)
+        return fed
 
     def _parts(self, value: Value) -> Iterable[Value]:
         if value.name in OF_STATES:
@@ -180,19 +189,19 @@ class Engine:
             for name, (begin, size) in spans.items()
         }
 
-    def _set_constants(self, mean: np.ndarray | float, std: np.ndarray | float) -> None:
+    def _set_constants(self) -> None:
         spans = np.array(list(self._spans.values()), np.int64).reshape(-1, 2)
         blocks = [_padded(size, BLOCK) // BLOCK for _, size in spans]
         self._set("spans", spans)
         self._set("owner", np.repeat(np.arange(len(blocks)), blocks))
-        self._set("mean", np.broadcast_to(mean, self.arrays["mean"].shape))
-        self._set("std", np.broadcast_to(std, self.arrays["std"].shape))
+        self._set("mean", np.broadcast_to(self._mean, self.arrays["mean"].shape))
+        self._set("std", np.broadcast_to(self._std, self.arrays["std"].shape))
         self._set("healthy", np.ones(1))
         for name, state in self.network.states.items():
             self._set(name, np.full(state.shape, state.fill))
 
-    def _set(self, name: str, source: Any, count: int | None = None) -> None:
-        target = self.arrays[name] if count is None else self.arrays[name][:count]
+    def _set(self, name: str, source: Any) -> None:
+        target = self.arrays[name]
         self.backend.upload(target, np.ascontiguousarray(source, target.dtype))
 
     def initialize(self) -> None:
@@ -274,40 +283,52 @@ class Engine:
 
     # What a trainer asks for
 
-    def train(
-        self, pixels: np.ndarray, mirror: np.ndarray, labels: np.ndarray, *, step: int, rates: np.ndarray
-    ) -> None:
-        """One step on up to `batch_size` samples: uint8 [n, H, W, C], uint8 [n], int32 [n].
+    def train(self, *, step: int, rates: np.ndarray, **inputs: Any) -> None:
+        """One step on up to `batch_size` samples.
 
+        inputs: see `feed`.
         rates: float32 [parameters, 4], learning rate, momentum, weight decay and share in the order of `parameters`;
         those of parameters that are not trainable are not used. share: what the gradients since the last update of a
         parameter are multiplied by in this one, 0 where it does not move at this step.
         On a GPU this returns before the step has run; `history` waits for it.
         """
         self._set("rates", rates * self._learns)
-        whole = len(labels) <= self.micro
-        for begin in range(0, len(labels), self.micro):
-            part = slice(begin, begin + self.micro)
-            self.feed(pixels[part], mirror[part], labels[part], step=step, offset=begin)
+        count = len(inputs["labels"])
+        whole = count <= self.micro
+        for begin in range(0, count, self.micro):
+            part = {name: array[begin : begin + self.micro] for name, array in inputs.items()}
+            self.feed(step=step, offset=begin, **part)
             kind = "train" if whole else "more" if begin else "first"
-            self.executor(kind, len(labels[part])).run()
+            self.executor(kind, len(part["labels"])).run()
         if not whole:
             self.executor("apply", self.micro).run()
 
-    def feed(self, pixels: np.ndarray, mirror: np.ndarray, labels: np.ndarray, *, step: int, offset: int) -> None:
-        for name, source in (("pixels", pixels), ("mirror", mirror), ("labels", labels)):
-            self._set(name, source, len(source))
+    def feed(self, *, step: int, offset: int, evaluated: bool = False, **inputs: Any) -> None:
+        """Bring in a batch of n samples, of which `offset` come before in this step.
+
+        inputs: pixels uint8 [n, H, W, C]; labels int32 [n]; where the network's input is not the whole, upright image,
+        corner int32 [n, 2] and mirror uint8 [n]; and in training what its feed adds (`layers.data.per_sample`).
+        """
+        count = len(inputs["labels"])
+        feed = self._feeds[evaluated].values(self.network.data[0].shape, count, self.dtype)
+        given = {name: np.zeros(feed[name].shape) for name in ("corner", "mirror")} | inputs
+        if given.keys() != feed.keys():
+            raise ValueError(f"expected batches with {', '.join(feed)}, found {', '.join(given)}")
+        for name, value in feed.items():
+            if np.shape(given[name]) != value.shape:
+                raise ValueError(f"{name}: expected the shape {list(value.shape)}, found {list(np.shape(given[name]))}")
+            self.backend.feed(front(self.arrays[name], value.shape), np.ascontiguousarray(given[name], value.dtype))
         self._set("clock", np.array([self.seed & 0xFFFFFFFF, self.seed >> 32, step, offset], np.uint32))
 
     def evaluate(
-        self, pixels: np.ndarray, labels: np.ndarray, mirror: np.ndarray | None = None
+        self, pixels: np.ndarray, labels: np.ndarray, mirror: np.ndarray | None = None, corner: np.ndarray | None = None
     ) -> tuple[np.ndarray | None, np.ndarray]:
         """Class probabilities [K, n], of a classifier, and of each sample the results [results, n]; label -1: none.
 
         Of the averaged parameters and states, where there are averages.
         """
-        mirror = np.zeros(len(labels), np.uint8) if mirror is None else mirror
-        self.feed(pixels, mirror, labels, step=0, offset=0)
+        window = {name: array for name, array in (("mirror", mirror), ("corner", corner)) if array is not None}
+        self.feed(step=0, offset=0, evaluated=True, pixels=pixels, labels=labels, **window)
         executor = self.executor("eval", len(labels))
         executor.run()
         recorded, _ = self.plan("eval", len(labels))
@@ -360,8 +381,10 @@ class Engine:
         return self._download(self.velocity)
 
     def extras(self) -> dict[str, dict[str, np.ndarray]]:
-        """Host copies of what else a run goes on with: "ema", averages; "gradients", those that wait for an update."""
+        """Host copies of what else a run goes on with: "ema", averages; "gradients", those that wait for an update;
+        "inputs", mean and std, where they are kept."""
         found = {"ema": self._download(self.averages), "gradients": self._download(self.pending)}
+        found["inputs"] = self._download({name: self.arrays[name] for name in NORMALISATION if self._kept})
         return {key: arrays for key, arrays in found.items() if arrays}
 
     def _download(self, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -382,6 +405,8 @@ class Engine:
         self._begin_averages()
         self._upload(self.averages, (extras or {}).get("ema", {}))
         self._upload(self.pending, (extras or {}).get("gradients", {}))
+        if self._kept:
+            self._upload(self.arrays, (extras or {}).get("inputs", {}))
 
     def _upload(self, targets: Mapping[str, Any], sources: Mapping[str, np.ndarray]) -> None:
         for name in sources:

@@ -1,6 +1,7 @@
 """Runs a planned step list: plainly, a Python call a step, or captured, the whole list as one CUDA graph."""
 
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ class Executor:
     """A step list bound to memory.
 
     arena: 1-d uint8 array of at least plan.peak bytes. persistent: the arrays of values outside the arena, by name;
-    a value shorter than its array along the first axis (a smaller batch) takes the front of it.
+    a value smaller than its array (of a smaller batch, or of smaller images) takes the front of it.
     """
 
     def __init__(self, backend: Any, plan: ProgramPlan, arena: Any, persistent: Mapping[str, Any], *, capture: bool):
@@ -28,7 +29,7 @@ class Executor:
         """The memory of a value, in its logical shape."""
         if not value.arena:
             array = self.persistent[value.name]
-            return array if array.shape == value.shape else array[: value.shape[0]]
+            return array if array.shape == value.shape else front(array, value.shape)
         offset = self.plan.offsets[value]
         return view(self.arena[offset : offset + value.nbytes].view(value.dtype), value.shape, value.layout)
 
@@ -61,3 +62,8 @@ class Executor:
         written = [step.arguments[name] for name in step.op.writes]
         floats = [v for v in written if isinstance(v, Value) and v.dtype.kind == "f"]
         return [v.name for v in floats if not np.isfinite(self.backend.download(self.array(v))).all()]
+
+
+def front(array: Any, shape: tuple[int, ...]) -> Any:
+    """The first elements of a contiguous array, in a shape of their own."""
+    return array.reshape(-1)[: prod(shape)].reshape(shape)

@@ -1,7 +1,9 @@
 """`convnet train`: a run from its config, or from where it stopped."""
 
 import contextlib
+import functools
 import math
+import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +14,8 @@ from convnet.checkpoint import Checkpoint
 from convnet.config import Config, ConfigError, dump, load_config
 from convnet.console import Console
 from convnet.data import Pipeline
+from convnet.data.advice import advice
+from convnet.data.sources.index import prepared_side
 from convnet.errors import reason
 from convnet.evaluate import Evaluation, evaluate_images
 from convnet.graph.engine import Engine
@@ -209,6 +213,7 @@ def make_extensions(job: Job, table: RateTable, per_epoch: int) -> list[Extensio
             run=run_row(job, per_epoch),
             learning_rate=table.learning_rate,
             results=Results(job.engine.results, job.engine.network.main.name),
+            advice=functools.partial(advice, job.train),
         ),
     ]
     save = SaveCheckpoint(
@@ -216,7 +221,13 @@ def make_extensions(job: Job, table: RateTable, per_epoch: int) -> list[Extensio
         due=save_due,
         keep=saves.keep,
         config=dump(job.config),
-        constants={"version": __version__, "classes": list(classes), "samples": len(job.train.source)},
+        constants={
+            "version": __version__,
+            "classes": list(classes),
+            "samples": len(job.train.source),
+            "decoder": job.train.transform.decoder,
+            "prepared_side": prepared_side(os.path.expanduser(getattr(job.config.data.train, "path", ""))),
+        },
         states=lambda: {e.name: e.state() for e in extensions},
         warn=job.console.warn,
     )

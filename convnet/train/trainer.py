@@ -74,7 +74,7 @@ class Trainer:
     def update(self) -> None:
         """One step on the next batch."""
         batch, self.whole = self._next(), False
-        self.engine.train(batch.pixels, batch.mirror, batch.labels, step=self.step, rates=self.rates)
+        self.engine.train(**batch.inputs, step=self.step, rates=self.rates)
         batch.fence = self._timed(self.engine.backend.fence())
         self._counts.append(int(np.count_nonzero(batch.labels >= 0)))
         self.images += self._counts[-1]

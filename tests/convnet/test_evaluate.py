@@ -51,7 +51,7 @@ def fake(probabilities, labels, more=()):
     """
     answers = iter(enumerate(probabilities))
 
-    def answer(pixels, labels, mirror):
+    def answer(pixels, labels, mirror, corner):
         view, p = next(answers)
         return p, np.concatenate([score(p, labels, (1,)), np.full((len(more), len(labels)), float(view))])
 
@@ -62,7 +62,10 @@ def fake(probabilities, labels, more=()):
         evaluate=answer,
         counts=lambda evaluated: {},
     )
-    batches = [SimpleNamespace(pixels=0, mirror=0, labels=np.array(labels), view=v) for v in range(len(probabilities))]
+    batches = [
+        SimpleNamespace(pixels=0, mirror=0, corner=0, labels=np.array(labels), view=v)
+        for v in range(len(probabilities))
+    ]
     return engine, batches
 
 
