@@ -5,6 +5,7 @@
         momentum.safetensors   the last update of each parameter
         ema.safetensors        averages of what is in weights.safetensors; where the config has them
         gradients.safetensors  of parameters that wait for their update; where the config has such
+        inputs.safetensors     mean and std of the images, where the config takes them from a file
         config.yaml            the resolved config
         state.json             counters, classes, states of the extensions; size and CRC of each file above
 
@@ -30,7 +31,7 @@ from convnet.errors import UserError, naming
 
 FORMAT = 1
 WEIGHTS, MOMENTUM, CONFIG, STATE = "weights.safetensors", "momentum.safetensors", "config.yaml", "state.json"
-EMA, GRADIENTS = "ema.safetensors", "gradients.safetensors"
+EMA, GRADIENTS, INPUTS = "ema.safetensors", "gradients.safetensors", "inputs.safetensors"
 NAME = re.compile(r"step-(\d+)")
 TEMPORARY = ".writing-"  # prefix of folders that are not complete...
 REPLACED = "-replaced"  # ... apart from the one with this suffix: it gives way to a newer one of the same name
@@ -48,7 +49,7 @@ class CheckpointError(UserError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded checkpoint; `ema` and `gradients` are empty where there are none."""
+    """A loaded checkpoint; `ema`, `gradients` and `inputs` are empty where there are none."""
 
     path: Path
     weights: Arrays
@@ -56,6 +57,7 @@ class Checkpoint:
     state: dict[str, Any]
     ema: Arrays = field(default_factory=dict)
     gradients: Arrays = field(default_factory=dict)
+    inputs: Arrays = field(default_factory=dict)
 
     @property
     def trained(self) -> Arrays:
@@ -73,7 +75,7 @@ def save(
 ) -> Path:
     """Write step-<state["step"]> in `folder`; one of the same name is replaced once the new one is complete.
 
-    extras: "ema" and "gradients", where there are such arrays.
+    extras: "ema", "gradients" and "inputs", where there are such arrays.
     """
     step = state["step"]
     final = place(folder, step)
@@ -137,8 +139,8 @@ def load(path: Path) -> Checkpoint:
             if (found := _fingerprint(path / name)) != expected:
                 raise CheckpointError(f"{path / name}: damaged; {_damage(expected, found)}")
         arrays = {name: load_file(path / name) for name in (WEIGHTS, MOMENTUM)}
-        ema, gradients = (load_file(path / name) if name in state["files"] else {} for name in (EMA, GRADIENTS))
-        return Checkpoint(path, arrays[WEIGHTS], arrays[MOMENTUM], state, ema, gradients)
+        extras = [load_file(path / name) if name in state["files"] else {} for name in (EMA, GRADIENTS, INPUTS)]
+        return Checkpoint(path, arrays[WEIGHTS], arrays[MOMENTUM], state, *extras)
     except FileNotFoundError as error:
         raise CheckpointError(f"{error.filename}: does not exist; {path} is not a complete checkpoint") from None
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:

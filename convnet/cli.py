@@ -97,6 +97,10 @@ def make_parser() -> argparse.ArgumentParser:
     _predict_options(command(_predict, "predict", "the likeliest classes of images"))
     _show_options(command(_show, "show", "a picture of a run: learning curve, filters, predictions"))
     _summary_options(command(_summary, "summary", "layers, parameters, multiply-adds and memory of a network"))
+    _prepare_options(commands.add_parser("prepare", help="a dataset, made ready for training"))
+    check = command(_check_data, "check-data", "decode every image; statistics of the training images")
+    _check_data_options(check)
+    _plot_options(commands.add_parser("plot", help="pictures of what goes into a network"))
     layers = command(_layers, "layers", "every layer type, or all options of one")
     layers.add_argument("name", nargs="?", metavar="TYPE", help="a layer type, such as conv")
     sections = command(_options, "options", "every section of a config file, or all options of one")
@@ -107,7 +111,7 @@ def make_parser() -> argparse.ArgumentParser:
     _import_options(commands.add_parser("import", help="weights or networks of other tools"))
     _convert_options(command(_convert, "convert", "a new run from a trained network, with some layers made freer"))
     _export_options(command(_export, "export", "a trained network for other tools"))
-    _bench_options(commands.add_parser("bench", help="how fast this machine is, and why not faster"))
+    _bench_options(commands.add_parser("bench", help="how fast parts of training are, and what limits them"))
     command(_doctor, "doctor", "what works on this machine, what is missing, and how to get it")
     return parser
 
@@ -161,7 +165,11 @@ def _eval_options(parser: argparse.ArgumentParser) -> None:
     _model_options(parser)
     _override_option(parser)
     parser.add_argument(
-        "--views", type=int, choices=(1, 10), default=1, help="10: corners and centre, plain and mirrored"
+        "--views",
+        type=int,
+        choices=(1, 9, 10),
+        default=1,
+        help="10: corners and centre, plain and mirrored; 9: a grid of 3x3 places",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     _gpus_option(parser)
@@ -182,6 +190,16 @@ def _show_options(parser: argparse.ArgumentParser) -> None:
     _device_option(parser)
 
 
+def _plot_options(parser: argparse.ArgumentParser) -> None:
+    kinds = parser.add_subparsers(metavar="KIND", required=True)
+    samples = _command(kinds, _plot_samples, "samples", "training images as the network gets them, under their labels")
+    _config_options(samples)
+    samples.add_argument("-o", "--output", metavar="FILE", default="samples.png", help="a PNG (default: samples.png)")
+    samples.add_argument("--count", type=int, default=32, metavar="N", help="images (default: 32)")
+    samples.add_argument("--epoch", type=int, default=0, metavar="E", help="counted from 0 (default: 0)")
+    _device_option(samples)
+
+
 def _summary_options(parser: argparse.ArgumentParser) -> None:
     _config_options(parser)
     _device_option(parser, "; or an architecture to plan for, such as sm_90")
@@ -195,6 +213,20 @@ def _convert_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--local", nargs="+", default=[], metavar="LAYER", help="convolutions to make local layers of")
     parser.add_argument("--unshare", nargs="+", default=[], metavar="LAYER", help="layers to give weights of their own")
     parser.add_argument("-o", "--output", required=True, metavar="RUN2", help="folder of the new run")
+
+
+def _prepare_options(parser: argparse.ArgumentParser) -> None:
+    from convnet.data.prepare import command
+
+    kinds = parser.add_subparsers(metavar="KIND", required=True)
+    command.imagenet_options(_command(kinds, command.prepare_imagenet, "imagenet", "the archives of ILSVRC2012"))
+    command.folder_options(_command(kinds, command.prepare_folder, "folder", "class folders of images"))
+
+
+def _check_data_options(parser: argparse.ArgumentParser) -> None:
+    _config_options(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="of the statistics; default: beside the training images")
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes; default: one for each CPU")
 
 
 def _import_options(parser: argparse.ArgumentParser) -> None:
@@ -233,6 +265,10 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
 
 def _bench_options(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(metavar="KIND", required=True)
+    data = _command(kinds, _bench_data, "data", "images/s from the files to the network's input, by stages")
+    _config_options(data)
+    data.add_argument("--seconds", type=float, default=3.0, metavar="S", help="of each stage (default: 3)")
+    _device_option(data)
     scaling = _command(kinds, _bench_scaling, "scaling", "training steps on more and more GPUs")
     _config_options(scaling)
     _device_option(scaling)
@@ -325,6 +361,29 @@ def _summary(args: Args, console: Console) -> int:
     return 0
 
 
+def _check_data(args: Args, console: Console) -> int:
+    from convnet.check_data import check_data
+
+    _check_least(args, workers=0)
+    return check_data(load_config(args.config, args.overrides), console, output=args.output, workers=args.workers)
+
+
+def _check_least(args: Args, **least: int) -> None:
+    for name, number in least.items():
+        if getattr(args, name) < number:
+            raise UserError(f"--{name}: expected {number} or more, found {getattr(args, name)}")
+
+
+def _plot_samples(args: Args, console: Console) -> int:
+    from convnet.samples import plot_samples
+
+    _check_least(args, count=1, epoch=0)
+    config, target = load_config(args.config, args.overrides), Path(args.output)
+    plot_samples(config, target, open_device(args.device), console, count=args.count, epoch=args.epoch)
+    console.say(str(target))
+    return 0
+
+
 def _layers(args: Args, console: Console) -> int:
     console.say(describe_layers(args.name))
     return 0
@@ -337,11 +396,14 @@ def _options(args: Args, console: Console) -> int:
 
 def _check_grads(args: Args, console: Console) -> int:
     from convnet.graph.check_grads import Checker, report
+    from convnet.inputs import normalisation
     from convnet.session import make_network
 
     config = load_config(args.config, args.overrides)
+    network = make_network(config)
+    mean, std = normalisation(config, network, planned=True)
     try:
-        checker = Checker(make_network(config), seed=config.seed, mean=config.data.mean, std=config.data.std)
+        checker = Checker(network, seed=config.seed, mean=mean, std=std)
     except ConfigError as error:
         raise config.locate(error) from None
     checks = checker.run()
@@ -394,6 +456,15 @@ def _convert(args: Args, console: Console) -> int:
     found = find_checkpoint(args.model, console.warn, best=args.best)
     run = convert(found, Path(args.output), local=args.local, unshare=args.unshare)
     console.say(f"{run.path}, from {found.path}; convnet train {run.config} --resume {run.path} goes on with it")
+    return 0
+
+
+def _bench_data(args: Args, console: Console) -> int:
+    from convnet.bench.data import bench_data, report
+
+    config = load_config(args.config, args.overrides)
+    for line in report(bench_data(config, open_device(args.device), seconds=args.seconds)):
+        console.say(line)
     return 0
 
 

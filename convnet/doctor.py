@@ -89,7 +89,11 @@ def _decoder() -> Iterator[Finding]:
     speed = "" if codec else "slow without libjpeg-turbo: pip install --force-reinstall pillow"
     good = features.check("jpg")
     remedy = speed if good else "pip install --force-reinstall pillow"
-    yield Finding("decoder", OK if good else BROKEN, f"Pillow {Image.__version__}, {kind}", remedy, essential=True)
+    name = "pillow-simd" if _version("pillow-simd") else "Pillow"
+    yield Finding("decoder", OK if good else BROKEN, f"{name} {Image.__version__}, {kind}", remedy, essential=True)
+    faster = _version("simplejpeg")
+    used = f"{faster}, used where data.decoder is auto" if faster else "decodes JPEGs faster"
+    yield Finding("simplejpeg", OK if faster else MISSING, used, "" if faster else _extra("simplejpeg"))
 
 
 def _host() -> Iterator[Finding]:

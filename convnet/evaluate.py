@@ -98,7 +98,8 @@ def evaluate(
         if stop():
             return None
         with control.busy(batch.total not in sizes):  # kernels of a new size are compiled
-            tally.add(batch, *engine.evaluate(batch.pixels, batch.labels, batch.mirror, total=batch.total))
+            window = batch.mirror, batch.corner
+            tally.add(batch, *engine.evaluate(batch.pixels, batch.labels, *window, total=batch.total))
         sizes.add(batch.total)
         control.progress()
         if batch.view == views - 1:

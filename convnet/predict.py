@@ -12,6 +12,7 @@ import numpy as np
 from convnet import session
 from convnet.checkpoint import Checkpoint
 from convnet.data import DataError, FileSource, Pipeline, Source
+from convnet.data.sources import Files
 from convnet.errors import UserError
 
 FORMATS = ("table", "csv", "json")
@@ -26,22 +27,30 @@ class Prediction:
 
 
 def predict(
-    found: Checkpoint, backend: Any, paths: Sequence[str], *, top: int, fault: Callable[[str], None]
+    found: Checkpoint, backend: Any, images: Sequence[str] | Source, *, top: int, fault: Callable[[str], None]
 ) -> Iterator[Prediction]:
-    """Images are treated as those of validation. `fault` is told of each path that cannot be read; the rest go on."""
+    """Of images, treated as those of validation: files and what is below folders, or all of a source.
+
+    Files are scaled as `convnet prepare` scaled the training images, where it did.
+    `fault` is told of each that cannot be read; the rest go on.
+    """
     config, engine = session.open_checkpoint(found, backend)
     if engine.network.classifier is None:
         raise UserError(f"{found.path}: the network is no classifier; none of its costs compares classes with labels")
     train: Any = config.data.train
     split = config.data.val or replace(train, crop="center", mirror=False, pad=0)
-    source = find_images(paths, fault)
+    if isinstance(images, Source):
+        source = images
+    else:
+        source, side = find_images(images, fault), found.state.get("prepared_side")
+        split = replace(split, resize=side) if side and split.resize == "none" else split
     if len(source):
         options: dict[str, Any] = {"on_error": "skip", "cache": "off"}
         with session.make_pipeline(config, engine.network, split, source, backend, **options) as pipeline:
             yield from _predictions(engine, pipeline, found.state["classes"], top, fault)
 
 
-def find_images(paths: Iterable[str], fault: Callable[[str], None]) -> Source:
+def find_images(paths: Iterable[str], fault: Callable[[str], None]) -> Files:
     """Files, and everything below folders; what is not there is told to `fault`."""
     found: list[str] = []
     for path in paths:
@@ -49,21 +58,21 @@ def find_images(paths: Iterable[str], fault: Callable[[str], None]) -> Source:
             found += FileSource([path]).paths
         except DataError as error:
             fault(str(error))
-    return Source(found, np.full(len(found), -1, np.int32))
+    return Files(found, np.full(len(found), -1, np.int32))
 
 
 def _predictions(
     engine: Any, pipeline: Pipeline, classes: Sequence[str], top: int, fault: Callable[[str], None]
 ) -> Iterator[Prediction]:
     for batch in pipeline.batches():
-        probabilities, _ = engine.evaluate(batch.pixels, batch.labels, batch.mirror)
+        probabilities, _ = engine.evaluate(batch.pixels, batch.labels, batch.mirror, batch.corner)
         order = np.argsort(-probabilities, axis=0, kind="stable")[:top]
         for i, index in enumerate(batch.indices.tolist()):
             if index in pipeline.broken:
                 fault(str(pipeline.broken[index]))
             else:
                 best = tuple((classes[c], float(probabilities[c, i])) for c in order[:, i])
-                yield Prediction(pipeline.source.paths[index], best)
+                yield Prediction(pipeline.source.where(index), best)
 
 
 def formatted(predictions: Iterable[Prediction], kind: str) -> Iterator[str]:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from convnet import checkpoint
+from convnet import checkpoint, inputs
 from convnet.checkpoint import Checkpoint
 from convnet.config import Config, ConfigError, load_config
 from convnet.cpus import available_cpus
-from convnet.data import DataError, FolderSource, Pipeline, Source, Transform
+from convnet.data import DataError, Pipeline, Source, Transform
+from convnet.data.decoders import chosen
+from convnet.data.options import Split
 from convnet.device import Planner
 from convnet.graph.engine import Engine
 from convnet.graph.net import Network, Node
@@ -44,9 +44,10 @@ def make_engine(
 ) -> Engine:
     """An engine with untouched parameters, divided among ranks as the config says.
 
-    learns: False for evaluation alone, which needs no gradients.
+    learns: False for evaluation alone, which needs no gradients. options: of `engine_maker`.
     """
-    make, communicator = engine_maker(config, network, learns=learns, **options), communicator or Solo()
+    communicator = communicator or Solo()
+    make = engine_maker(config, network, learns=learns, planned=backend.name == "planner", **options)
     try:
         found = divisions(config, network, communicator)
         planner = Planner(getattr(backend, "arch", None))
@@ -69,9 +70,22 @@ def divided(config: Config, fc: str, scheme: str) -> tuple[str, str]:
     return ("data", "A") if fc == "auto" and whole else (fc, scheme)
 
 
-def engine_maker(config: Config, network: Network, *, learns: bool = True, **options: Any) -> choose.MakeEngine:
-    """A function that makes an engine, with a backend, a communicator and a division."""
-    shared = config.parallel
+def engine_maker(
+    config: Config,
+    network: Network,
+    *,
+    learns: bool = True,
+    found: Checkpoint | None = None,
+    images: tuple[inputs.Size, inputs.Size] = (None, None),
+    planned: bool = False,
+    **options: Any,
+) -> choose.MakeEngine:
+    """A function that makes an engine, with a backend, a communicator and a division.
+
+    found: a checkpoint that will be loaded. images: height and width of those of training and evaluation, where they
+    are cut on the device. planned: the images, if any, will have no content, so that any mean of them will do.
+    """
+    shared, (mean, std) = config.parallel, inputs.normalisation(config, network, found, planned=planned)
 
     def make(backend: Any, communicator: Communicator, division: Division | None) -> Engine:
         return Engine(
@@ -81,8 +95,10 @@ def engine_maker(config: Config, network: Network, *, learns: bool = True, **opt
             accumulate=config.train.accumulate,
             trainable=trainable(network, config.solver) if learns else (),
             rule=make_rule(config) if learns else None,
-            mean=np.array(config.data.mean),
-            std=np.array(config.data.std),
+            mean=mean,
+            std=std,
+            kept=inputs.of_statistics(config),
+            feeds=inputs.feeds(config, network, images, learns=learns),
             seed=config.seed,
             communicator=communicator,
             exchange=Exchange(shared.update, shared.wire, shared.bucket),
@@ -107,25 +123,33 @@ def make_rule(config: Config) -> Rule:
     return Rule(solver.nesterov, solver.clip_norm, *((ema.decay, ema.warmup) if ema else ()))
 
 
-def make_source(config: Config, key: str, classes: Sequence[str] | None = None, *, least: int = 2) -> FolderSource:
+def make_source(config: Config, key: str, classes: Sequence[str] | None = None, *, least: int = 2) -> Source:
     """The images of data.<key>; a DataError tells the place of the option in the file.
 
     classes: in index order, of the training images or of a checkpoint; None: the split's own, `least` or more.
     """
-    split: Any = getattr(config.data, key)
-    path = os.path.expanduser(split.path)
-    class_list = os.path.expanduser(split.class_list) if split.class_list and classes is None else None
+    split: Split = getattr(config.data, key)
     try:
-        source = FolderSource(path, classes=classes, class_list=class_list, allow_empty=split.allow_empty)
+        source = split.source(classes)
         if classes is None and len(source.classes) < least:
-            raise DataError(f"expected two classes or more, found '{source.classes[0]}' alone in '{path}'")
+            where = f" in '{os.path.expanduser(split.path)}'" if hasattr(split, "path") else ""
+            raise DataError(f"expected two classes or more, found '{source.classes[0]}' alone{where}")
         return source
     except DataError as error:
         told = str(error)
-        option, given = ("class_list", class_list) if class_list and class_list in told else ("path", path)
-        if not os.path.isabs(given) and not os.path.exists(given):
+        option, given = _named_in(split, told)
+        if given and not os.path.isabs(given) and not os.path.exists(given):
             told += f"; '{given}' is relative to {os.getcwd()}"
         raise DataError(str(config.locate(ConfigError(told, ("data", key, option))))) from None
+
+
+def _named_in(split: Split, told: str) -> tuple[str, str]:
+    """The option of which a message speaks, and its value: the path of something, or else the kind of source."""
+    for option in ("class_list", "root", "path"):
+        given = getattr(split, option, None)
+        if given and os.path.expanduser(given) in told:
+            return option, os.path.expanduser(given)
+    return "type", ""
 
 
 def make_pipeline(
@@ -143,23 +167,20 @@ def make_pipeline(
     micro = config.train.batch_size // config.train.accumulate
     size = config.train.batch_size if options.get("train") else micro
     transform = make_transform(config, split, network)
-    return Pipeline(
-        source,
-        transform,
-        size,
-        seed=config.seed,
-        threads=config.data.threads or _threads(control),
-        allocate=backend.host,
-        rank=control.rank,
-        world=control.size,
-        **options,
-    )
+    if options.get("train"):
+        transform = replace(transform, policy=inputs.policy(split))
+        options["augment"] = inputs.augmentation(config, network)
+    threads = config.data.threads if isinstance(config.data.threads, int) else None
+    options |= {"threads": threads, "cpus": _cpus(control), "workers": config.data.workers}
+    options |= {"rank": control.rank, "world": control.size, "allocate": backend.host, "pin": backend.pin}
+    return Pipeline(source, transform, size, seed=config.seed, **options)
 
 
-def _threads(control: Control) -> int:
-    """Processors for each rank of this machine, unless the launcher has divided them."""
-    found = available_cpus()
-    return max(1, found // control.world.local_size) if found == os.cpu_count() else found
+def _cpus(control: Control) -> int:
+    """Processors for each rank of this machine, unless the launcher has divided them, as those of MPI and Slurm do."""
+    found, world = available_cpus(), control.world
+    bound = found < (os.cpu_count() or 1) and world.launcher not in ("convnet", "torchrun")
+    return found if bound else max(1, found // world.local_size)
 
 
 def make_transform(config: Config, split: Any, network: Network) -> Transform:
@@ -177,7 +198,16 @@ def make_transform(config: Config, split: Any, network: Network) -> Transform:
         mirror=split.mirror,
         exif_orientation=config.data.exif_orientation,
         max_pixels=split.max_pixels,
+        decoder=make_decoder(config),
     )
+
+
+def make_decoder(config: Config) -> str:
+    """The decoder by name."""
+    try:
+        return chosen(config.data.decoder)
+    except DataError as error:
+        raise config.locate(ConfigError(str(error), ("data", "decoder"))) from None
 
 
 def check_classes(config: Config, network: Network, classes: Sequence[str], where: str) -> None:
@@ -209,7 +239,7 @@ def open_checkpoint(
     config = load_config(found.path / checkpoint.CONFIG, overrides)
     network = make_network(config)
     check_classes(config, network, found.state["classes"], f"'{found.path}'")
-    engine = make_engine(config, network, backend, communicator, learns=False)
+    engine = make_engine(config, network, backend, communicator, learns=False, found=found)
     load_weights(engine, found if config.solver.ema else replace(found, ema={}), momentum=False)
     return config, engine
 
@@ -233,4 +263,4 @@ def load_weights(engine: Engine, found: Checkpoint, *, momentum: bool) -> None:
     if averages:
         checkpoint.check_tensors(averages, everything, f"{found.path / checkpoint.EMA}")
     gradients = {name: array for name, array in found.gradients.items() if name in engine.pending}
-    engine.load(found.weights, found.momentum, {"ema": averages, "gradients": gradients})
+    engine.load(found.weights, found.momentum, {"ema": averages, "gradients": gradients, "inputs": found.inputs})

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from convnet.checkpoint import CONFIG, Checkpoint
 from convnet.config import load_config
-from convnet.data import DataError
+from convnet.data import DataError, EncodedSource, PixelSource, Source, decode
 from convnet.errors import UserError
 from convnet.predict import Prediction, predict
 from convnet.run import Run, find_checkpoint
@@ -30,7 +29,7 @@ Warn = Callable[[str], None]
 
 def draw(run: Run, target: Path, backend: Any, warn: Warn) -> None:
     """Write the picture of a run with at least one checkpoint as a PNG."""
-    figure_class = _matplotlib()
+    figure_class = matplotlib()
     found = find_checkpoint(run.path, warn)
     figure = figure_class(figsize=(13, 12), layout="constrained")
     figure.suptitle(str(run.path))
@@ -100,22 +99,35 @@ def mosaic(tiles: NDArray[Any], columns: int) -> NDArray[Any]:
     return image
 
 
-def predictions(found: Checkpoint, backend: Any, warn: Warn) -> list[tuple[str, Prediction]]:
-    """The true class and the prediction of some validation images; none without a validation set."""
+Shown = tuple[str, Prediction, NDArray[np.uint8]]  # true class, prediction, pixels [H, W, 3]
+
+
+def predictions(found: Checkpoint, backend: Any, warn: Warn) -> list[Shown]:
+    """Some validation images; none without a validation set."""
     config = load_config(found.path / CONFIG)
     if config.data.val is None:
         return []
     try:
         source = make_source(config, "val", found.state["classes"])
         chosen = np.unique(np.linspace(0, len(source) - 1, SAMPLES).round().astype(int))
-        truth = {source.paths[i]: source.classes[source.labels[i]] for i in chosen}
-        return [(truth[p.path], p) for p in predict(found, backend, list(truth), top=1, fault=warn)]
+        part = source.take(chosen)
+        places = {part.where(i): i for i in range(len(part))}
+        made = [(places[p.path], p) for p in predict(found, backend, part, top=1, fault=warn)]
+        return [(part.classes[part.labels[i]], prediction, picture(part, i)) for i, prediction in made]
     except (DataError, UserError) as error:
         warn(f"no predictions are shown: {error}")
         return []
 
 
-def draw_predictions(figure: Any, shown: Sequence[tuple[str, Prediction]]) -> None:
+def picture(source: Source, index: int) -> NDArray[np.uint8]:
+    """An image of a source as RGB [H, W, 3]."""
+    if isinstance(source, PixelSource):
+        return np.repeat(source.images[index], 3 // source.images.shape[3], axis=2)
+    assert isinstance(source, EncodedSource)
+    return np.asarray(decode(source.read(index), source.where(index)))
+
+
+def draw_predictions(figure: Any, shown: Sequence[Shown]) -> None:
     """Each image under its predicted and its true class; red where they differ."""
     if not shown:
         return
@@ -123,15 +135,15 @@ def draw_predictions(figure: Any, shown: Sequence[tuple[str, Prediction]]) -> No
     grid = figure.subplots(-(-len(shown) // COLUMNS), COLUMNS, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
-    for axes, (truth, prediction) in zip(grid.flat, shown, strict=False):
+    for axes, (truth, prediction, pixels) in zip(grid.flat, shown, strict=False):
         (name, probability), *_ = prediction.top
-        with Image.open(prediction.path) as image:
-            axes.imshow(np.asarray(image.convert("RGB")))
+        axes.imshow(pixels)
         color = "black" if name == truth else "red"
         axes.set_title(f"{name}  {probability:.0%}\n(true: {truth})", fontsize=9, color=color)
 
 
-def _matplotlib() -> Any:
+def matplotlib() -> Any:
+    """Its class of figures; UserError where it is not installed."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it warns of every folder that it cannot write to
     try:
         from matplotlib.figure import Figure

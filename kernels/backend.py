@@ -13,6 +13,7 @@ import numpy as np
 
 from kernels import abi
 from kernels.op import Call, Launch, Op, Plan, Variant
+from kernels.staging import Staging
 
 
 @functools.cache
@@ -57,6 +58,10 @@ class NumPy:
     def upload(self, target: Any, source: np.ndarray) -> None:
         target[...] = source
 
+    def feed(self, target: Any, source: np.ndarray) -> None:
+        """As `upload`, for the inputs of a step: on a GPU it does not wait for the step before."""
+        target[...] = source
+
     def download(self, source: Any) -> np.ndarray:
         """A host copy that later steps do not change."""
         return np.array(source)
@@ -68,8 +73,12 @@ class NumPy:
         """A host array from which uploads are fast."""
         return np.zeros(shape, dtype)
 
+    def pin(self, array: np.ndarray) -> Callable[[], object]:
+        """Make uploads fast from an array that exists already; what is returned undoes it, before its memory goes."""
+        return lambda: None
+
     def fence(self) -> Callable[[], object]:
-        """A function that waits until all uploads so far have read their sources."""
+        """A function that waits until all feeds so far have read their sources."""
         return lambda: None
 
 
@@ -85,6 +94,7 @@ class Cuda:
         self.arch = int(self.device.compute_capability)
         self.target = "90a" if self.arch == 90 else str(self.arch)
         self.stream = cp.cuda.Stream(non_blocking=True)
+        self._staging = Staging(cp, self.stream)
 
     def zeros(self, size: int, dtype: Any = np.uint8) -> Any:
         with self.stream:
@@ -142,6 +152,9 @@ class Cuda:
     def upload(self, target: Any, source: np.ndarray) -> None:
         target.set(source, stream=self.stream)
 
+    def feed(self, target: Any, source: np.ndarray) -> None:
+        self._staging.feed(target, source)
+
     def download(self, source: Any) -> np.ndarray:
         with self.stream:  # where CuPy first brings an array that is not contiguous into order
             return source.get()
@@ -156,9 +169,14 @@ class Cuda:
         array[...] = 0
         return array
 
+    def pin(self, array: np.ndarray) -> Callable[[], object]:
+        runtime, address = cupy().cuda.runtime, array.ctypes.data
+        runtime.hostRegister(address, array.nbytes, 0)
+        return functools.partial(runtime.hostUnregister, address)
+
     def fence(self) -> Callable[[], object]:
         event = cupy().cuda.Event(block=True, disable_timing=True)
-        event.record(self.stream)
+        event.record(self._staging.copies)
         return event.synchronize
 
 

@@ -93,6 +93,9 @@ class Emit(Protocol):
     def input(self, name: str) -> Value:
         """An array that the data pipeline fills before each step (see layers/data.py), or a step's constant."""
 
+    def optional(self, name: str) -> Value | None:
+        """An input that not every program has: what augmentation brings in training (see layers/data.py)."""
+
 
 @dataclass(frozen=True)
 class Layer(Options):

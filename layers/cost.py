@@ -42,6 +42,10 @@ class Cost(Layer):
     def count(self, emit: Emit, xs: Sequence[Any], counts: Any) -> None:
         """Emit what adds to counts int64 [3, K], for each class: samples declared to be of it, of it, and both."""
 
+    def labels(self, emit: Emit, xs: Sequence[Any]) -> dict[str, Any]:
+        """The arguments of an operation that reads labels: its second input, and those that mixed samples have."""
+        return {"labels": xs[1], "second": emit.optional("second"), "share": emit.optional("share")}
+
     def scale(self, emit: Emit) -> float:
         """The factor that makes the gradient of a sum over samples that of the mean."""
         return self.coeff / emit.nominal_batch

@@ -17,7 +17,7 @@ class TargetCost(Cost):
     """Inputs: predictions, and targets of the same shape, or the labels.
 
     Targets are constants: what makes them gets no gradient. One below 0 is none: that element counts nothing. An
-    unlabeled sample has none.
+    unlabeled sample has none. Of images that training mixes (mixup, cutmix), labels become shares of two classes.
     """
 
     arity: ClassVar[tuple[int, int | None]] = (2, 2)
@@ -45,7 +45,7 @@ class TargetCost(Cost):
         """Emit the step from labels to targets, where there are labels."""
         if _labels(xs):
             classes, _, _, batch = xs[0].shape
-            emit(cost.ONE_HOT, cost.OneHot(classes, batch), labels=xs[1], t=self.targets(emit, xs))
+            emit(cost.ONE_HOT, cost.OneHot(classes, batch), **self.labels(emit, xs), t=self.targets(emit, xs))
 
     def geometry(self, emit: Emit, x: Any) -> Any:
         """That of all four operations."""

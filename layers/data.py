@@ -1,21 +1,50 @@
 """The input layer: pixels to a map of numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kernels import image
-from layers.base import Emit, Layer, Shape, axes
+from layers.base import LABELS, Emit, Layer, Shape, axes
 from layers.options import Size, layer, option
+
+WINDOW = ("pixels", "corner", "mirror")  # of every batch, with the labels
+COLOUR, CONTRAST, ERASED = ("colour",), ("pull",), ("erased",)  # what augmentation may add in training...
+MIXED = ("partner", "patch", "blend")
+TARGETS = ("second", "share")  # ...and to the labels, where images are mixed
+
+
+def together(names: Iterable[str]) -> int:
+    """How many neighbours of a batch that brings these must come to the same device: two are mixed with each other."""
+    return 2 if set(MIXED) & set(names) else 1
+
+
+def per_sample(channels: int, height: int, width: int) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and type of what a batch may bring of each sample, an image being `height` x `width`; "": a real number."""
+    return {
+        "pixels": ((height, width, channels), "uint8"),
+        "corner": ((2,), "int32"),
+        "mirror": ((), "uint8"),
+        LABELS: ((), "int32"),
+        "colour": ((channels, channels + 2), ""),
+        "pull": ((channels,), ""),
+        "erased": ((4,), "int32"),
+        "partner": ((), "int32"),
+        "patch": ((4,), "int32"),
+        "blend": ((), ""),
+        "second": ((), "int32"),
+        "share": ((), ""),
+    }
 
 
 @layer("data")
 @dataclass(frozen=True)
 class Data(Layer):
-    """y[c, h, w, n] = (pixels[n, h, w, c] - mean[c]) / std[c], mirrored left to right where mirror[n] is not 0.
+    """y[c, h, w, n] = (pixels[n, top + h, left + w, c] - mean[c]) / std[c], mirrored left to right if mirror[n].
 
-    pixels uint8 [N, H, W, C] and mirror uint8 [N] come with each batch; mean and std [C], on the scale 0 to 255, are
-    constants of the run. y: [C, H, W, N].
+    pixels uint8 [N, H', W', C], corner int32 [N, 2] = (top, left) and mirror uint8 [N] come with each batch; what lies
+    outside an image is 0. mean, on the scale 0 to 255, is one number a channel or an image [C, H, W]; std [C]; both are
+    constants of the run. Augmentation (data.train) changes colours, erases and mixes here, too. y: [C, H, W, N].
     """
 
     arity: ClassVar[tuple[int, int | None]] = (0, 0)
@@ -27,8 +56,16 @@ class Data(Layer):
         return Shape(self.channels, *self.size)
 
     def forward(self, emit: Emit, xs: Sequence[Any], y: Any) -> None:
-        feeds = {name: emit.input(name) for name in ("pixels", "mirror", "mean", "std")}
-        emit(image.PREPARE, image.Prepare(**axes(y)), **feeds, y=y)
+        feeds = {name: emit.input(name) for name in (*WINDOW, "mean", "std")}
+        extras = {name: emit.optional(name) for name in (*COLOUR, *CONTRAST, *ERASED, *MIXED)}
+        _, source_h, source_w, _ = feeds["pixels"].shape
+        sizes: dict[str, Any] = {**axes(y), "source_h": source_h, "source_w": source_w}
+        sizes["mean_image"] = len(feeds["mean"].shape) == 3
+        if all(value is None for value in extras.values()):
+            emit(image.PREPARE, image.Prepare(**sizes), **feeds, y=y)
+        else:
+            g = image.Augment(**sizes, contrast=extras["pull"] is not None)
+            emit(image.AUGMENT, g, **feeds, **extras, y=y)
 
     def backward(self, emit: Emit, xs: Sequence[Any], y: Any, dy: Any, dxs: Sequence[Any]) -> None:
         """Nothing: images have no gradient."""

@@ -19,6 +19,7 @@ class Logreg(Cost):
     Inputs: scores [K, 1, 1, N] of the K classes, or a softmax layer; labels int32 [N] (-1: unlabeled, which counts
     nothing). Results of each sample: its loss, its top-1 error and its top-k error (0 or 1) for each k of topk.
     loss = -sum over c of t[c] log p[c], p = softmax(scores), t = (1 - smoothing) onehot(label) + smoothing / K.
+    Of images that training mixes (mixup, cutmix), t has a share of each label; errors are of the one with the larger.
     The gradient is that of the mean loss over the configured batch, times coeff: coeff (p - t) / batch_size.
     """
 
@@ -51,12 +52,12 @@ class Logreg(Cost):
 
     def forward(self, emit: Emit, xs: Sequence[Any], y: Any) -> None:
         g, p = self._geometry(emit, xs[0]), self.probabilities(emit, xs)
-        emit(cost.LOGREG_FORWARD, g, x=xs[0], labels=xs[1], p=p, y=y)
+        emit(cost.LOGREG_FORWARD, g, x=xs[0], **self.labels(emit, xs), p=p, y=y)
 
     def backward(self, emit: Emit, xs: Sequence[Any], y: Any, dy: Any, dxs: Sequence[Any]) -> None:
         if dxs[0] is not None:
             g, p = self._geometry(emit, xs[0]), self.probabilities(emit, xs)
-            emit(cost.LOGREG_BACKWARD, g, p=p, labels=xs[1], dx=dxs[0])
+            emit(cost.LOGREG_BACKWARD, g, p=p, **self.labels(emit, xs), dx=dxs[0])
 
     def _ks(self, classes: int) -> tuple[int, ...]:
         return tuple(sorted({1, *(min(k, classes) for k in self.topk)}))

@@ -177,7 +177,8 @@ def _convert_union(hint: Any, rule: Rule, value: Any) -> Any:
         try:
             return _convert(member, rule, value)
         except ConfigError:
-            continue
+            if isinstance(value, list | tuple) and get_origin(member) is tuple:
+                raise  # it names the item
     raise _mismatch(hint, rule, value)
 
 

@@ -76,7 +76,7 @@ def errors(found: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> di
 
 def ours(engine: Any, pixels: np.ndarray, labels: np.ndarray, arch: str) -> dict[str, np.ndarray]:
     """The same, under torchvision's names."""
-    engine.feed(pixels, np.zeros(len(labels), np.uint8), labels, step=0, offset=0)
+    engine.feed(pixels=pixels, labels=labels, step=0, offset=0)
     (cost,), found = engine.network.costs, {}
     for step in engine.executor("loss", len(labels)).run_stepwise():
         if "y" in step.op.writes and step.layer in (cost.name, cost.inputs[0]):

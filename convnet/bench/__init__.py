@@ -1,1 +1,1 @@
-"""`convnet bench`: how fast a machine trains, and what limits it."""
+"""`convnet bench`: how fast parts of training are on a machine, and what limits them."""

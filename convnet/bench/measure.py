@@ -92,18 +92,11 @@ def measure(engine: Engine, silent: bool = False) -> Measured:
 
 def prepare(engine: Engine) -> None:
     """Inputs and weights that make ordinary numbers, and everything compiled."""
-    shape, total = engine.network.data[0].shape, engine.batch_size
-    begin, end = engine.share(total)
-    rng = np.random.default_rng(0)
+    inputs, rng = engine.blank(), np.random.default_rng(0)
+    inputs["pixels"] = rng.integers(0, 256, inputs["pixels"].shape, np.uint8)
+    inputs["labels"] = rng.integers(0, max(engine.network.outputs, 1), inputs["labels"].shape).astype(np.int32)
     engine.initialize()
-    engine.train(
-        rng.integers(0, 256, (end - begin, shape.height, shape.width, shape.channels), np.uint8),
-        np.zeros(end - begin, np.uint8),
-        rng.integers(0, max(engine.network.outputs, 1), end - begin).astype(np.int32),
-        step=0,
-        rates=np.zeros((len(engine.parameters), 4), np.float32),
-        total=total,
-    )
+    engine.train(**inputs, step=0, rates=np.zeros((len(engine.parameters), 4), np.float32), total=engine.batch_size)
 
 
 def step_seconds(backend: Any, executors: Sequence[Executor]) -> list[float]:

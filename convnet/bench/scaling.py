@@ -90,8 +90,9 @@ class Bench:
     def _measure(self, scaling: str, count: int, images: int, communicator: Communicator | None) -> None:
         if communicator:
             config, network = self._at(images)
+            make = session.engine_maker(config, network, planned=True)
             for choice in session.divisions(config, network, communicator):
-                engine = session.engine_maker(config, network)(self.backend, communicator, choice.division)
+                engine = make(self.backend, communicator, choice.division)
                 measured = measure(engine, silent=count == 1)
                 self.found.rows.append(self._row(scaling, choice.name, engine, measured))
         self.control.barrier()
@@ -124,8 +125,9 @@ class Bench:
 
     def _timed(self, images: int, communicator: Communicator) -> Iterator[tuple[str, Engine, Measured]]:
         config, network = self._at(images)
+        make = session.engine_maker(config, network, planned=True)
         for choice in session.divisions(config, network, communicator):
-            engine = session.engine_maker(config, network)(self.backend, communicator, choice.division)
+            engine = make(self.backend, communicator, choice.division)
             yield choice.name, engine, measure(engine, silent=True)
 
 

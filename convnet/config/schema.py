@@ -195,7 +195,8 @@ class Config(Options):
 
     def _check_channels(self, channels: int) -> None:
         for name in ("mean", "std"):
-            found = len(getattr(self.data, name))
+            given = getattr(self.data, name)
+            found = len(given) if isinstance(given, tuple) else channels
             if found not in (1, channels):
                 raise ConfigError(
                     f"expected one number, or one for each of {channels} channels, found {found}", ("data", name)

@@ -8,25 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convnet.parallel import shares
+from layers.data import per_sample
 
 Allocate = Callable[[tuple[int, ...], Any], NDArray[Any]]  # shape, dtype -> array; pinned memory, for example
+VIEWS = {1: (1, 1), 9: (9, 1), 10: (5, 2)}  # windows of an image, and in how many ways each is mirrored
 
 
 @dataclass
 class Batch:
     """Samples, as the pipeline delivers them. The arrays are rewritten later: see `Pipeline.batches`.
 
-    pixels: uint8 [n, H, W, C].  mirror: uint8 [n], 1 where left and right are to be exchanged.
+    pixels: uint8 [n, H, W, C], of which the network sees the part that begins at `corner`, int32 [n, 2]: row, column.
+    mirror: uint8 [n], 1 where left and right are to be exchanged.
     labels: int32 [n], -1 for a sample without a label, and for one that could not be decoded (its pixels are 0).
     indices: int64 [n], the samples' places in the source.
     epoch, position: of the batch: its global first sample's place in the order of the epoch.
     total: samples of the batch over all ranks, of which these are this rank's.
     view: which of the evaluation views of these samples this is.
+    extras: what augmentation adds, by name (`convnet.data.augment`).
     fence: called before the arrays are rewritten; a consumer that copies them asynchronously sets it to a function
     that waits for the copy (an event's `synchronize`).
     """
 
     pixels: NDArray[np.uint8]
+    corner: NDArray[np.int32]
     mirror: NDArray[np.uint8]
     labels: NDArray[np.int32]
     indices: NDArray[np.int64]
@@ -34,10 +39,17 @@ class Batch:
     position: int
     total: int
     view: int = 0
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)
     fence: Callable[[], object] | None = None
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What the engine is fed, by name."""
+        given = {"pixels": self.pixels, "corner": self.corner, "mirror": self.mirror, "labels": self.labels}
+        return {**given, **self.extras}
 
 
 @dataclass
@@ -45,30 +57,39 @@ class Slot:
     """The buffers of one batch, used in turn."""
 
     pixels: NDArray[np.uint8]  # [windows, samples, H, W, C]
+    corner: NDArray[np.int32]  # [windows, samples, 2]
     mirror: NDArray[np.uint8]  # [1 or 2, samples]
     labels: NDArray[np.int32]
     indices: NDArray[np.int64]
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # [samples, ...], of training
     delivered: list[Batch] = field(default_factory=list)
 
     @classmethod
-    def new(cls, samples: int, views: int, shape: tuple[int, int, int], allocate: Allocate) -> "Slot":
-        """For `samples` images of `shape` (H, W, C) in 1 or 10 views: 5 windows, plain and mirrored."""
-        windows, mirrors = (1, 1) if views == 1 else (views // 2, 2)
+    def new(
+        cls, samples: int, views: int, shape: tuple[int, int, int], allocate: Allocate, extras: tuple[str, ...] = ()
+    ) -> "Slot":
+        """For `samples` images of `shape` (H, W, C) in 1, 9 or 10 views, and what augmentation adds to them."""
+        windows, mirrors = VIEWS[views]
+        height, width, channels = shape
+        kinds = {name: per_sample(channels, height, width)[name] for name in extras}
         slot = cls(
             allocate((windows, samples, *shape), np.uint8),
+            allocate((windows, samples, 2), np.int32),
             allocate((mirrors, samples), np.uint8),
             allocate((samples,), np.int32),
             allocate((samples,), np.int64),
+            {name: allocate((samples, *of_one), kind or np.float32) for name, (of_one, kind) in kinds.items()},
         )
         slot.mirror[:] = np.arange(mirrors, dtype=np.uint8)[:, None]
         return slot
 
     def batches(self, count: int, epoch: int, position: int, total: int) -> Iterator[Batch]:
         """The batch of the first `count` samples, once per view: each window, then its mirror image."""
+        extras = {name: array[:count] for name, array in self.extras.items()}
         for view in range(len(self.pixels) * len(self.mirror)):
             window, mirror = divmod(view, len(self.mirror))
-            arrays = self.pixels[window, :count], self.mirror[mirror, :count], self.labels[:count], self.indices[:count]
-            batch = Batch(*arrays, epoch, position, total, view)
+            part = self.pixels[window, :count], self.corner[window, :count], self.mirror[mirror, :count]
+            batch = Batch(*part, self.labels[:count], self.indices[:count], epoch, position, total, view, extras)
             self.delivered.append(batch)
             yield batch
 
@@ -87,7 +108,7 @@ def spans(count: int, batch_size: int, drop_last: bool, start: int = 0) -> Itera
             yield first, min(first + batch_size, count)
 
 
-def share(first: int, end: int, rank: int, world: int) -> tuple[int, int]:
+def share(first: int, end: int, rank: int, world: int, unit: int = 1) -> tuple[int, int]:
     """The part of a global batch that is a rank's; see convnet/parallel/shares.py."""
-    begin, stop = shares.share(end - first, world, rank)
+    begin, stop = shares.share(end - first, world, rank, unit)
     return first + begin, first + stop

@@ -5,6 +5,8 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
+from convnet.data.pixels import Pixels, compact
+
 MIB = 1 << 20
 AUTO_MIB = 1024  # "auto" keeps a dataset that fits this
 SURE = 64  # images after which their mean size is trusted
@@ -15,19 +17,29 @@ class Cache:
     replace one by another gains nothing.  What is kept changes speed only.
 
     size: the limit in MiB; "off": 0; "auto": 1024 if all `count` images will fit, judged by the first, otherwise 0.
+    stacked: all images [count, H, W, C] once they are kept, if they are of one size: batches are then made without
+    a line of Python for each image.
     """
 
     def __init__(self, size: int | str, count: int):
         self.automatic, self.count = size == "auto", count
         self.limit = ({"auto": AUTO_MIB, "off": 0}[size] if isinstance(size, str) else size) * MIB
-        self.images: dict[int, NDArray[np.uint8]] = {}
+        self.images: dict[int, Pixels] = {}
+        self.stacked: NDArray[np.uint8] | None = None
         self.used = 0
         self._lock = threading.Lock()
 
-    def get(self, index: int) -> NDArray[np.uint8] | None:
+    def __reduce__(self) -> tuple[type["Cache"], tuple[str, int]]:
+        """Another process keeps nothing: it would have to keep all that each of them does."""
+        return Cache, ("off", self.count)
+
+    def get(self, index: int) -> Pixels | None:
         return self.images.get(index)
 
-    def put(self, index: int, image: NDArray[np.uint8]) -> None:
+    def put(self, index: int, image: Pixels) -> None:
+        if self.used + image.size > self.limit:
+            return
+        image = compact(image)
         with self._lock:
             if index in self.images or self.used + image.nbytes > self.limit:
                 return
@@ -37,3 +49,6 @@ class Cache:
             if self.automatic and seen >= SURE and self.used / seen * self.count > self.limit:
                 self.limit = self.used = 0
                 self.images.clear()
+            elif seen == self.count and len({kept.shape for kept in self.images.values()}) == 1:
+                self.stacked = np.stack([self.images[number] for number in range(seen)])
+                self.images = dict(enumerate(self.stacked))

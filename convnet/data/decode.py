@@ -61,6 +61,7 @@ def decode(
             raise DecodeError(path, over(image.size, max_pixels))
         if least_side:
             image.draft(None, (least_side, least_side))
+        image.decodermaxblock = len(data)  # in one call, without copying what is left after each 64 KiB
         image.load()
         return _convert(_upright(image) if exif_orientation else image, "L" if channels == 1 else "RGB")
     except (DecodeError, MemoryError):
@@ -69,6 +70,14 @@ def decode(
         raise DecodeError(path, f"not an image in {', '.join(FORMATS)} format; it begins with {data[:8]!r}") from error
     except Exception as error:  # damaged files raise many kinds: OSError, SyntaxError, ValueError, struct.error, ...
         raise DecodeError(path, str(error) or type(error).__name__) from error
+
+
+def reduction(width: int, height: int, least_side: int | None) -> int:
+    """1, 2, 4 or 8: by how much a JPEG may be reduced in decoding and keep a shorter side of `least_side` or more."""
+    if not least_side:
+        return 1
+    most = min(width, height) // least_side
+    return 8 if most >= 8 else 4 if most >= 4 else 2 if most >= 2 else 1
 
 
 def over(size: tuple[int, int], max_pixels: int) -> str:

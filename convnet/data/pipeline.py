@@ -1,32 +1,42 @@
-"""The stream of batches: a seeded order, decoding by a pool of threads, buffers used in turn.
+"""The stream of batches: a seeded order, decoding by a pool of threads or processes, buffers used in turn.
 
 What is delivered depends on the seed, the epoch and the position alone: not on threads, ranks, the cache, or where
 iteration began.  The consumer's own thread hands out the work, a bounded number of batches ahead; there is no
 queue that could fill up and no thread that outlives an error.
 """
 
+import functools
 import logging
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from convnet.cpus import available_cpus
+from convnet.data.augment import Augment, settle
 from convnet.data.batch import Allocate, Batch, Slot, share, spans
 from convnet.data.cache import Cache
 from convnet.data.decode import take_over_pillow_limits
 from convnet.data.draws import permutation
 from convnet.data.errors import DataError, DecodeError
-from convnet.data.source import UNLABELLED, Source
+from convnet.data.fill import Broken, Filler
+from convnet.data.sources import UNLABELLED, PixelSource, Source
 from convnet.data.transform import Transform
+from convnet.data.workers import LONGEST, WORKERS, SharedArray, Workers
+from convnet.parallel.shares import longest
 
 log = logging.getLogger(__name__)
 POLICIES = ("error", "skip")
 TASKS_PER_THREAD = 4  # pieces of a batch: enough that threads end together, few enough to cost nothing
+LEAST_BYTES = 1 << 20  # of a piece that is only copied
+STARVED = 0.02  # of the time between two batches: with more spent waiting, one more thread is set to work
+Pin = Callable[[NDArray[np.uint8]], Callable[[], object]]  # array -> function that undoes it
 
 
 @dataclass
@@ -39,8 +49,8 @@ class Work:
     position: int
     total: int
     draws: NDArray[np.uint32]
-    tasks: list[Future[None]] = field(default_factory=list)
-    broken: dict[int, DecodeError] = field(default_factory=dict)
+    array: int = 0  # number of the slot
+    tasks: list[tuple[int, Future[Broken]]] = field(default_factory=list)  # with the place of the first sample
     cancelled: bool = False
 
 
@@ -49,14 +59,20 @@ class Pipeline:
 
     batch_size: global, samples.  train: the order is drawn anew for each epoch; otherwise it is the source's.
     drop_last: leave out a last batch that is not full.
-    threads: that decode; default: one per available processor.  prefetch: batches filled ahead of the consumer's.
+    threads: that decode; None: as many as it takes to keep the consumer from waiting, up to `cpus`, by default one per
+    processor.
+    workers: "threads"; or "processes", which do not wait for each other's Python, but each take memory and time to
+    start.  They have no cache, and are not used where there is nothing to decode.
+    prefetch: batches filled ahead of the consumer's.
     on_error: "error" raises DecodeError at the first image that cannot be decoded.  "skip" keeps its place in the
     order, with pixels 0 and label -1, so that it has no loss and is not counted, and neither the other samples nor
     a resumed run shift; it is logged once and listed in `broken`.
     cache: MiB of decoded images kept in memory; "off": 0; "auto": 1024 for a dataset that fits in them, otherwise 0.
-    views: 1, or 10: each batch is delivered ten times, the corners and the centre, each plain and mirrored.
+    views: 1; 10: each batch is delivered ten times, the corners and the centre, each plain and mirrored; 9: nine times,
+    from a grid of 3 x 3 places.
+    augment: what is drawn for each sample beside its crop.
     rank, world: deliver this rank's share of each global batch; every rank has the same number of batches.
-    allocate: makes the buffers.
+    allocate: makes the buffers.  pin: makes uploads fast from memory that processes share.
 
     waited: seconds that the consumer has spent waiting for images to be decoded.
     broken: DecodeError of each image that was skipped, by its index in the source.
@@ -72,32 +88,60 @@ class Pipeline:
         train: bool = False,
         drop_last: bool = False,
         threads: int | None = None,
+        cpus: int | None = None,
+        workers: str = "threads",
         prefetch: int = 2,
         on_error: str = "error",
         cache: int | str = "auto",
         views: int = 1,
+        augment: Augment | None = None,
         rank: int = 0,
         world: int = 1,
         allocate: Allocate = np.zeros,
+        pin: Pin = lambda array: lambda: None,
     ):
         if on_error not in POLICIES:
             raise ValueError(f"on_error must be one of {', '.join(POLICIES)}, not '{on_error}'")
+        if workers not in WORKERS:
+            raise ValueError(f"workers must be one of {', '.join(WORKERS)}, not '{workers}'")
         if drop_last and len(source) < batch_size:
             raise DataError(f"{len(source)} samples do not fill one batch of {batch_size}, and a last batch is dropped")
         take_over_pillow_limits()
         self.source, self.transform, self.batch_size = source, transform, batch_size
         self.seed, self.train, self.drop_last, self.on_error = seed, train, drop_last, on_error
         self.rank, self.world, self.prefetch = rank, world, prefetch
-        self.threads = threads or available_cpus()
-        self.cache = Cache(cache, len(source))
+        self.threads = threads or cpus or available_cpus()
+        self.processes = workers == "processes" and not isinstance(source, PixelSource)
+        self.cache = Cache("off" if self.processes else cache, len(source))
+        self._filler = Filler(source, transform, self.cache, skip=on_error == "skip")
         self.waited = 0.0
         self.broken: dict[int, DecodeError] = {}
         shape = transform.height, transform.width, transform.channels
-        local = -(-batch_size // world)
-        self._slots = deque(Slot.new(local, views, shape, allocate) for _ in range(prefetch + 2))
+        self.augment = augment or Augment(shape[2:] + shape[:2])
+        local = longest(batch_size, world, self.augment.unit)
+        names = self.augment.names
+        self._shared: list[SharedArray] = []
+        self._unpin: list[Callable[[], object]] = []
+        make = functools.partial(self._share, allocate, pin) if self.processes else allocate
+        self._slots = [Slot.new(local, views, shape, make, names) for _ in range(prefetch + 2)]
+        self._next = 0  # the slot whose turn it is
         self._queue: deque[Work] = deque()
+        self._workers = Workers(self._filler, self._shared, self.threads) if self.processes else None
         self._pool = ThreadPoolExecutor(self.threads, "decode")
+        self.active = self.threads if threads or self.processes else max(1, self.threads // 4)
+        self._gate = threading.Semaphore(self.active)
+        self._finished = time.perf_counter()
+        self._coming: tuple[int, Future[NDArray[np.int64]] | None] = (0, None)
         self._closed = False
+
+    def _share(self, allocate: Allocate, pin: Pin, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """A buffer: pixels in memory that processes can map."""
+        if len(shape) != 5:
+            return allocate(shape, dtype)
+        shared = SharedArray(shape)
+        self._shared.append(shared)
+        self._unpin.append(pin(shared.array))
+        return shared.array
 
     def __len__(self) -> int:
         """Batches in an epoch."""
@@ -137,12 +181,16 @@ class Pipeline:
         return DataError(f"{text}; the first: {own[0][1]}" if own else text)
 
     def close(self) -> None:
-        """End all threads; takes no longer than the decoding of one image."""
+        """End all threads and processes; takes no longer than the decoding of one image."""
+        if self._workers and not self._closed:
+            self._workers.close()
         self._cancel()
         self._closed = True
         self._pool.shutdown(wait=True, cancel_futures=True)
         for slot in self._slots:
             slot.reclaim()
+        while self._unpin:
+            self._unpin.pop()()
 
     def __enter__(self) -> "Pipeline":
         return self
@@ -151,63 +199,61 @@ class Pipeline:
         self.close()
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
+        """The order of an epoch; that of the next one is made meanwhile: it takes 0.3 s for a million samples."""
         count = len(self.source)
-        return permutation(self.seed, epoch, count) if self.train else np.arange(count)
+        if not self.train:
+            return np.arange(count)
+        known, coming = self._coming
+        order = coming.result() if coming and known == epoch else permutation(self.seed, epoch, count)
+        self._coming = epoch + 1, self._pool.submit(permutation, self.seed, epoch + 1, count)
+        return order
 
     def _begin(self, epoch: int, order: NDArray[np.int64], first: int, end: int) -> Work:
         """Hand out the filling of one batch, in a slot whose readers are done."""
-        slot = self._slots[0]
+        slot, number = self._slots[self._next], self._next
         slot.reclaim()
-        self._slots.rotate(-1)
-        indices = order[slice(*share(first, end, self.rank, self.world))]
+        self._next = (number + 1) % len(self._slots)
+        indices = order[slice(*share(first, end, self.rank, self.world, self.augment.unit))]
         count = len(indices)
         slot.indices[:count], slot.labels[:count] = indices, self.source.labels[indices]
-        work = Work(slot, count, epoch, first, end - first, self.transform.draw(self.seed, epoch, indices))
+        draws = self.transform.draw(self.seed, epoch, indices)
+        work = Work(slot, count, epoch, first, end - first, draws, number)
         if len(slot.mirror) == 1:
             slot.mirror[0, :count] = self.transform.mirrored(work.draws)
+        for name, values in self.augment.draw(self.seed, epoch, indices).items():
+            slot.extras[name][:count] = values
         size = max(1, -(-count // (self.threads * TASKS_PER_THREAD)))
-        pieces = [range(i, min(i + size, count)) for i in range(0, count, size)]
-        work.tasks = [self._pool.submit(self._fill, work, piece) for piece in pieces]
+        if self.processes:
+            size = min(size, LONGEST)
+        elif self._filler.images is not None:
+            size = max(size, LEAST_BYTES // slot.pixels[0, :1].nbytes)
+        pieces = (slice(first, min(first + size, count)) for first in range(0, count, size))
+        work.tasks = [(piece.start, self._pool.submit(self._fill, work, piece)) for piece in pieces]
         return work
 
-    def _fill(self, work: Work, samples: range) -> None:
-        for sample in samples:
+    def _fill(self, work: Work, piece: slice) -> Broken:
+        indices, draws = work.slot.indices[piece], work.draws[piece]
+        with self._gate:
             if work.cancelled:
-                return
-            self._place(work, sample)
-
-    def _place(self, work: Work, sample: int) -> None:
-        index, out = int(work.slot.indices[sample]), work.slot.pixels[:, sample]
-        try:
-            image = self._image(index)
-            if len(out) == 1:
-                self.transform.cut(image, work.draws[sample], out[0])
-            else:
-                self.transform.cut_views(image, out)
-        except DecodeError as error:
-            if self.on_error == "error":
-                raise DecodeError(error.path, f"{error.reason}; on_error: skip leaves such images out") from error
-            out[...], work.slot.labels[sample], work.broken[index] = 0, UNLABELLED, error
-        except Exception as error:
-            raise DataError(f"'{self.source.paths[index]}': {type(error).__name__}: {error}") from error
-
-    def _image(self, index: int) -> NDArray[np.uint8]:
-        image = self.cache.get(index)
-        if image is None:
-            if index in self.broken:
-                raise self.broken[index]
-            image = self.transform.load(self.source.read(index), self.source.paths[index])
-            self.cache.put(index, image)
-        return image
+                return {}
+            if self._workers:
+                return self._workers.fill(work.array, piece.start, indices, draws)
+            return self._filler.fill(indices, draws, work.slot.pixels[:, piece], lambda: work.cancelled)
 
     def _finish(self, work: Work) -> None:
         """Wait for a batch; raise what its decoding raised, of several errors the first in order."""
-        asked = time.perf_counter()
-        for task in work.tasks:
-            task.result()
-        self.waited += time.perf_counter() - asked
-        for index, error in sorted(work.broken.items()):
-            if index not in self.broken:
+        asked, before = time.perf_counter(), self._finished
+        broken = {first + place: error for first, task in work.tasks for place, error in task.result().items()}
+        self._finished = time.perf_counter()
+        self.waited += self._finished - asked
+        if self.active < self.threads and self._finished - asked > STARVED * (self._finished - before):
+            self.active += 1
+            self._gate.release()
+        labels = work.slot.labels[: work.count]
+        labels[list(broken)] = UNLABELLED
+        settle({name: array[: work.count] for name, array in work.slot.extras.items()}, labels)
+        for place, error in sorted(broken.items()):
+            if (index := int(work.slot.indices[place])) not in self.broken:
                 self.broken[index] = error
                 log.warning("skipped: %s", error)
 
@@ -215,8 +261,8 @@ class Pipeline:
         """End the filling of all batches that were not delivered."""
         for work in self._queue:
             work.cancelled = True
-            for task in work.tasks:
+            for _, task in work.tasks:
                 task.cancel()
         for work in self._queue:
-            wait(work.tasks)
+            wait([task for _, task in work.tasks])
         self._queue = deque()

@@ -7,20 +7,22 @@ Mirroring is only drawn here; image.prepare does it.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from convnet.data.decode import MAX_PIXELS, decode, over
-from convnet.data.draws import Purpose, below, words
+from convnet.data.decode import MAX_PIXELS, over
+from convnet.data.decoders import DECODERS
+from convnet.data.draws import Purpose, Words, below, words
 from convnet.data.errors import DecodeError
+from convnet.data.pixels import Pixels, copy, resize
+from convnet.data.policy import Policy
 
 CROPS = ("center", "random", "resized")
 AREA, RATIO, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10  # of a resized crop: Szegedy et al. 2015, as torchvision does it
+GRID = 9  # windows of a grid of views
 REDUCING_GAP = 2  # a JPEG is decoded at least this much larger than it will be: what is lost then cannot be seen
-
-Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Transform:
     pad: zeros added on each side before the crop, pixels.
     crop: "center", "random" (a random place), "resized" (a random place, area and aspect, scaled to the result).
     mirror: left and right are exchanged in half of the samples, drawn anew in each epoch.
-    exif_orientation, max_pixels: see `decode`.
+    policy: random operations on the cut image; none with several views.
+    exif_orientation, max_pixels: see `decode`.  decoder: one of DECODERS; they differ in speed alone.
     """
 
     channels: int
@@ -42,8 +45,10 @@ class Transform:
     pad: int = 0
     crop: str = "center"
     mirror: bool = False
+    policy: Policy | None = None
     exif_orientation: bool = False
     max_pixels: int = MAX_PIXELS
+    decoder: str = "pillow"
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
@@ -57,23 +62,59 @@ class Transform:
         At reduced scale only for a random crop: a centre crop must be exact, a resized one may need every pixel.
         """
         side = self.resize * REDUCING_GAP if self.resize and self.crop == "random" else None
-        image = decode(
+        return self.scaled(self._decoded(data, path, least_side=side), path)
+
+    def _decoded(self, data: bytes, path: str, **options: Any) -> Pixels:
+        return DECODERS[self.decoder](
             data,
             path,
             channels=self.channels,
             exif_orientation=self.exif_orientation,
             max_pixels=self.max_pixels,
-            least_side=side,
+            wide=self.resize is not None or self.crop == "resized",
+            **options,
         )
-        size = resized(image.width, image.height, self.resize) if self.resize else image.size
+
+    @property
+    def partial(self) -> bool:
+        """Whether a sample may need a part of its image alone: `sample` then saves time."""
+        return self.crop == "resized" and self.resize is None
+
+    def sample(self, data: bytes, path: str, draws: NDArray[np.uint32], out: Pixels) -> None:
+        """As `load` and `cut`, but what is not needed may be left undecoded, and damage there goes unnoticed."""
+        tries, part = draws[1 : 1 + TRIES], list[int]()
+
+        def rows(height: int, width: int) -> int:
+            part[:] = resized_crop(height, width, tries)
+            return part[0] + part[2]
+
+        pixels = self._decoded(data, path, rows=rows)
+        top, left, height, width = part or resized_crop(pixels.shape[0], pixels.shape[1], tries)
+        copy(resize(pixels[top : top + height, left : left + width], (self.width, self.height)), out)
+        self.finish(out, draws)
+
+    def scaled(self, pixels: Pixels, path: str) -> Pixels:
+        """An image in the size that is cut from."""
+        height, width, _ = pixels.shape
+        if self.resize is None or self.keeps(width, height):
+            return pixels
+        size = resized(width, height, self.resize)
         if size[0] * size[1] > self.max_pixels:
             raise DecodeError(path, f"after resize: {self.resize}, {over(size, self.max_pixels)}")
-        return _array(image if size == image.size else image.resize(size, Image.Resampling.BILINEAR))
+        return resize(pixels, size)
+
+    def keeps(self, width: int, height: int) -> bool:
+        """Whether images of this size are left as they are before the crop."""
+        return self.resize is None or resized(width, height, self.resize) == (width, height)
 
     def draw(self, seed: int, epoch: int, indices: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """The random words [samples, 1 or more, 4] that `cut` and `mirrored` take."""
+        """The random words [samples, 1 or more, 4] that `cut`, `finish` and `mirrored` take."""
         numbers = np.arange(1 + TRIES if self.crop == "resized" else 1)
-        return words(Purpose.AUGMENT, seed, epoch, indices[:, None], numbers)
+        drawn = words(Purpose.AUGMENT, seed, epoch, indices[:, None], numbers)
+        if self.policy is None:
+            return drawn
+        more = words(Purpose.POLICY, seed, epoch, indices[:, None], np.arange(self.policy.words))
+        return np.concatenate([drawn, more], axis=1)
 
     def mirrored(self, draws: NDArray[np.uint32]) -> Pixels:
         """1 for each sample that is to be mirrored."""
@@ -82,36 +123,51 @@ class Transform:
     def cut(self, image: Pixels, draws: NDArray[np.uint32], out: Pixels) -> None:
         """One sample from an image; draws: its random words; out: [height, width, channels]."""
         if self.crop == "resized":
-            top, left, height, width = resized_crop(image.shape[0], image.shape[1], draws[1:])
+            top, left, height, width = resized_crop(image.shape[0], image.shape[1], draws[1 : 1 + TRIES])
             window = image[top : top + height, left : left + width]
-            part = Image.fromarray(window[:, :, 0] if self.channels == 1 else window)
-            out[...] = _array(part.resize((self.width, self.height), Image.Resampling.BILINEAR))
-            return
-        (tall, height), (wide, width) = self._fit(image)
-        top, left = centred(tall, height), centred(wide, width)
-        if self.crop == "random":
-            top = below(int(draws[0, 0]), tall - height + 1) if tall > height else top
-            left = below(int(draws[0, 1]), wide - width + 1) if wide > width else left
-        place(image, top - self.pad, left - self.pad, out)
+            copy(resize(window, (self.width, self.height)), out)
+        else:
+            top = self._start(image.shape[0], self.height, int(draws[0, 0]))
+            place(image, top, self._start(image.shape[1], self.width, int(draws[0, 1])), out)
+        self.finish(out, draws)
+
+    def finish(self, out: Pixels, draws: NDArray[np.uint32]) -> None:
+        """What is done to a sample once it is cut."""
+        if self.policy:
+            self.policy.apply(out, draws[-self.policy.words :])
+
+    def corners(self, height: int, width: int, draws: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Where samples of images of one size begin, [n, 2]: row and column, negative in the padding.
+
+        draws: the random words of each.  Not for a resized crop.
+        """
+        corners = np.empty((len(draws), 2), np.int64)
+        corners[:, 0] = self._start(height, self.height, draws[:, 0, 0].astype(np.int64))
+        corners[:, 1] = self._start(width, self.width, draws[:, 0, 1].astype(np.int64))
+        return corners
+
+    def _start(self, extent: int, window: int, words: Words) -> Words | int:
+        """Along one axis: where the window begins, by a random word, or where it begins in each of some samples."""
+        whole = extent + 2 * self.pad
+        random = self.crop == "random" and whole > window
+        return (below(words, whole - window + 1) if random else centred(whole, window)) - self.pad
 
     def cut_views(self, image: Pixels, out: Pixels) -> None:
-        """Five windows: the corners, row by row, and the centre; out: [5, height, width, channels]."""
+        """The corners, row by row, and the centre, or a grid of 3 x 3; out: [5 or 9, height, width, channels]."""
         (tall, height), (wide, width) = self._fit(image)
         top, left = centred(tall, height), centred(wide, width)
         rows = (0, tall - height) if tall > height else (top, top)
         columns = (0, wide - width) if wide > width else (left, left)
-        starts = [(row, column) for row in rows for column in columns] + [(top, left)]
+        if len(out) == GRID:
+            starts = [(row, column) for row in (rows[0], top, rows[1]) for column in (columns[0], left, columns[1])]
+        else:
+            starts = [*[(row, column) for row in rows for column in columns], (top, left)]
         for window, (row, column) in zip(out, starts, strict=True):
             place(image, row - self.pad, column - self.pad, window)
 
     def _fit(self, image: Pixels) -> tuple[tuple[int, int], tuple[int, int]]:
         """Along each axis: the padded image's size, and the window's."""
         return (image.shape[0] + 2 * self.pad, self.height), (image.shape[1] + 2 * self.pad, self.width)
-
-
-def _array(image: Image.Image) -> Pixels:
-    pixels = np.asarray(image)
-    return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
 def resized(width: int, height: int, short: int) -> tuple[int, int]:
@@ -132,7 +188,7 @@ def place(image: Pixels, top: int, left: int, out: Pixels) -> None:
     y1, x1 = max(y0, min(top + height, image.shape[0])), max(x0, min(left + width, image.shape[1]))
     if (y1 - y0, x1 - x0) != (height, width):
         out[...] = 0
-    out[y0 - top : y1 - top, x0 - left : x1 - left] = image[y0:y1, x0:x1]
+    copy(image[y0:y1, x0:x1], out[y0 - top : y1 - top, x0 - left : x1 - left])
 
 
 def resized_crop(height: int, width: int, draws: NDArray[np.uint32]) -> tuple[int, int, int, int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from convnet import session
+from convnet import inputs, session
 from convnet.checkpoint import CONFIG, Arrays, Checkpoint, check_tensors, write_tensors
 from convnet.config import load_config
 from convnet.formats import torchvision
@@ -28,7 +28,8 @@ def export(found: Checkpoint, target: Path, kind: str, *, arch: str | None = Non
     if kind == "onnx":
         from convnet.formats.onnx import onnx_model
 
-        model = onnx_model(network, found.trained, mean=config.data.mean, std=config.data.std, name=config.name)
+        mean, std = inputs.normalisation(config, network, found)
+        model = onnx_model(network, found.trained, mean=mean, std=std, name=config.name)
         with writing(target) as partial:
             partial.write_bytes(model.SerializeToString())
         return

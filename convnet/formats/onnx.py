@@ -22,10 +22,8 @@ NEURONS = {
 }  # fmt: skip
 
 
-def onnx_model(
-    network: Network, weights: Arrays, *, mean: Sequence[float], std: Sequence[float], name: str = "network"
-) -> Any:
-    """The model, checked by onnx's own checker. mean, std: of pixels, one number or one for each channel."""
+def onnx_model(network: Network, weights: Arrays, *, mean: np.ndarray, std: np.ndarray, name: str = "network") -> Any:
+    """The model, checked by onnx's own checker. mean, std: of pixels, [1] or [C]; a mean may be an image [C, H, W]."""
     try:
         import onnx
     except ImportError:
@@ -85,9 +83,9 @@ class _Graph:
 
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", shape.channels, shape.height, shape.width])
 
-    def normalize(self, data: Node, mean: Sequence[float], std: Sequence[float]) -> None:
+    def normalize(self, data: Node, mean: np.ndarray, std: np.ndarray) -> None:
         less, over = (
-            self.constant(f"{data.name}.{key}", np.array(given, np.float32).reshape(1, -1, 1, 1))
+            self.constant(f"{data.name}.{key}", np.float32(given).reshape(1, -1, *(np.shape(given)[1:] or (1, 1))))
             for key, given in (("mean", mean), ("std", std))
         )
         centred = self.emit("Sub", ["pixels", less], f"{data.name}.centred")

@@ -12,7 +12,7 @@ import convnet
 from convnet import __version__, checkpoint, run, session
 from convnet.checkpoint import Arrays
 from convnet.config import Config, dump, load_config
-from convnet.data.source import read_class_list
+from convnet.data.sources.classes import read_class_list
 from convnet.errors import UserError
 from convnet.formats.pytorch import read_pytorch
 from convnet.graph.net import Network

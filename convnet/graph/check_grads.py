@@ -80,7 +80,7 @@ class Checker:
         shape = network.data[0].shape
         pixels = self.rng.integers(0, 256, (batch, shape.height, shape.width, shape.channels), np.uint8)
         labels = self.rng.integers(0, network.outputs or 2, batch).astype(np.int32)
-        self.engine.feed(pixels, np.zeros(batch, np.uint8), labels, step=0, offset=0)
+        self.engine.feed(pixels=pixels, labels=labels, step=0, offset=0)
 
     def run(self) -> list[Check]:
         """One check for every parameter."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from convnet.graph import program, update
-from convnet.graph.executor import Executor
+from convnet.graph.executor import Executor, front
+from convnet.graph.feed import Feed
 from convnet.graph.net import Network
 from convnet.graph.plan import ProgramPlan, plan_program
 from convnet.graph.program import Program
@@ -24,14 +25,18 @@ from convnet.parallel.whole import Whole
 from kernels.update import BLOCK
 from layers.options import ConfigError
 
+NORMALISATION = ("mean", "std")
+
 
 class Engine:
     """One network on one backend: that of this rank, of those that share a batch.
 
     batch_size: samples of a step, of all ranks; `accumulate` cuts it in that many micro-batches. trainable: full names
     of the parameters that learn (default: all), by `rule`; with none, nothing that only training needs is held. mean,
-    std: per channel, of pixels 0..255. capture: replay steps as CUDA graphs. communicator: of the ranks, default: this
-    one alone; exchange: how they share gradients; division: what is divided among them besides the samples.
+    std: per channel, of pixels 0..255; mean may be an image [C, H, W]; kept: they are part of the state of a run, since
+    no config holds them. feeds: what the batches of training and those of evaluation bring. capture: replay steps as
+    CUDA graphs. communicator: of the ranks, default: this one alone; exchange: how they share gradients; division: what
+    is divided among them besides the samples.
     Arrays by full name: `parameters`, `velocity`, `gradients` and `states` are views of flat arrays; so are
     `averages`, of parameters and states, where the rule has them, and `pending`, gradients that wait for an update.
     """
@@ -49,6 +54,8 @@ class Engine:
         rule: Rule | None = None,
         mean: np.ndarray | float = 0.0,
         std: np.ndarray | float = 1.0,
+        kept: bool = False,
+        feeds: tuple[Feed, Feed] = (Feed(), Feed()),
         seed: int = 1,
         capture: bool = True,
         communicator: Communicator | None = None,
@@ -58,7 +65,8 @@ class Engine:
         self.division, self._distance = division, 0
         self.network, self.backend, self.seed = network, backend, seed
         self.communicator, self.exchange = communicator or Solo(), exchange or Exchange()
-        self.batch_size, self.micro = batch_size, longest(batch_size // accumulate, self.communicator.size)
+        self._unit, self._kept = feeds[0].unit, kept
+        self.batch_size, self.micro = batch_size, self._longest(batch_size // accumulate)
         self.eval_batch = eval_batch or self.micro
         self.capture = capture and hasattr(backend, "capture")
         asked, learnable = network.params if trainable is None else trainable, network.learnable
@@ -67,7 +75,7 @@ class Engine:
         self.rule = rule or Rule()
         self._learns = np.array([[name in self.trainable] for name in network.params], np.float32).reshape(-1, 1)
         self._waiting = set(self.trainable) & set(update.waiting(network))
-        self.store = self._make_store(dtype)
+        self.store = self._make_store(dtype, feeds, np.ndim(mean) == 3)
         self._name_arrays()
         self._updating = self._make_updating()
         self._sharing = self._make_sharing()
@@ -80,7 +88,7 @@ class Engine:
 
     # Memory
 
-    def _make_store(self, dtype: Any) -> Store:
+    def _make_store(self, dtype: Any, feeds: tuple[Feed, Feed], mean_image: bool) -> Store:
         ranks = self.communicator.size
         return Store(
             self.network,
@@ -89,6 +97,8 @@ class Engine:
             dtype=dtype,
             nominal_batch=self.batch_size,
             longest=max(self.micro, self.eval_batch),
+            feeds=feeds,
+            mean_image=mean_image,
             trainable=self.trainable,
             waiting=self._waiting,
             rule=self.rule,
@@ -167,7 +177,7 @@ class Engine:
         """What a run will need, so that its memory is known."""
         if self.trainable:
             self.plan("measure", self.micro)
-            self._distance = longest(self.batch_size, self.communicator.size)
+            self._distance = self._longest(self.batch_size)
             for begin, count, total in self.parts(self.batch_size):
                 self.plan("train" if accumulate == 1 else "more" if begin else "first", count, total)
             if accumulate > 1:
@@ -175,14 +185,18 @@ class Engine:
         self.plan("eval", self.eval_batch)
 
     def share(self, total: int) -> tuple[int, int]:
-        """The samples [begin, end) of this rank in a batch of `total`."""
-        return share(total, self.communicator.size, self.communicator.rank)
+        """The samples [begin, end) of this rank in a training batch of `total`."""
+        return share(total, self.communicator.size, self.communicator.rank, self._unit)
+
+    def _longest(self, total: int) -> int:
+        """Those of the first rank."""
+        return longest(total, self.communicator.size, self._unit)
 
     def parts(self, total: int) -> Iterator[tuple[int, int, int]]:
         """The micro-batches of a step on `total` samples: of each the first of this rank's samples, their number, and
         that of all ranks'. Every rank has as many, of which some may be empty."""
         size = self.communicator.size
-        lengths = [end - begin for begin, end in (share(total, size, rank) for rank in range(size))]
+        lengths = [end - begin for begin, end in (share(total, size, rank, self._unit) for rank in range(size))]
         for begin in range(0, lengths[0], self.micro):
             counts = [min(max(length - begin, 0), self.micro) for length in lengths]
             yield begin, counts[self.communicator.rank], sum(counts)
@@ -289,48 +303,63 @@ class Engine:
 
     # What a trainer asks for
 
-    def train(
-        self,
-        pixels: np.ndarray,
-        mirror: np.ndarray,
-        labels: np.ndarray,
-        *,
-        step: int,
-        rates: np.ndarray,
-        total: int | None = None,
-    ) -> None:
-        """One step on up to `batch_size` samples, of which these are this rank's: uint8 [n, H, W, C], uint8 [n],
-        int32 [n]; total: the number of all, default: n.
+    def train(self, *, step: int, rates: np.ndarray, total: int | None = None, **inputs: Any) -> None:
+        """One step on up to `batch_size` samples, of which these are this rank's; total: the number of all, default:
+        of these.
 
+        inputs: see `feed`.
         rates: float32 [parameters, 4], learning rate, momentum, weight decay and share in the order of `parameters`;
         those of parameters that are not trainable are not used. share: what the gradients since the last update of a
         parameter are multiplied by in this one, 0 where it does not move at this step.
         On a GPU this returns before the step has run; `history` waits for it.
         """
-        total = len(labels) if total is None else total
+        count = len(inputs["labels"])
+        total = count if total is None else total
         first, end = self.share(total)
-        if end - first != len(labels):
-            rank = self.communicator.rank
-            raise ValueError(f"rank {rank}: expected {end - first} of {total} samples, found {len(labels)}")
+        if end - first != count:
+            raise ValueError(f"rank {self.communicator.rank}: expected {end - first} of {total} samples, found {count}")
         self.store.set("rates", rates * self._learns)
-        self._distance = longest(total, self.communicator.size)
+        self._distance = self._longest(total)
         parts = list(self.parts(total))
         for begin, count, of_all in parts:
-            part = slice(begin, begin + count)
+            part = {name: array[begin : begin + count] for name, array in inputs.items()}
             place = self.communicator.rank * self._distance + begin  # that of an empty share, too
-            self.feed(pixels[part], mirror[part], labels[part], step=step, offset=place)
+            self.feed(step=step, offset=place, **part)
             kind = "train" if len(parts) == 1 else "more" if begin else "first"
             self.executor(kind, count, of_all).run()
         if len(parts) > 1:
             self.executor("apply", *self.applied(total)).run()
 
-    def feed(self, pixels: np.ndarray, mirror: np.ndarray, labels: np.ndarray, *, step: int, offset: int) -> None:
-        for name, source in (("pixels", pixels), ("mirror", mirror), ("labels", labels)):
-            self.store.set(name, source, len(source))
+    def blank(self) -> dict[str, np.ndarray]:
+        """Inputs without content: this rank's part of a whole batch of training."""
+        begin, end = self.share(self.batch_size)
+        fed = self.store.fed(end - begin, evaluated=False)
+        return {name: np.zeros(value.shape, value.dtype) for name, value in fed.items()}
+
+    def feed(self, *, step: int, offset: int, evaluated: bool = False, **inputs: Any) -> None:
+        """Bring in a batch of n samples, of which `offset` come before in this step.
+
+        inputs: pixels uint8 [n, H, W, C]; labels int32 [n]; where the network's input is not the whole, upright image,
+        corner int32 [n, 2] and mirror uint8 [n]; and in training what its feed adds (`layers.data.per_sample`).
+        """
+        feed = self.store.fed(len(inputs["labels"]), evaluated=evaluated)
+        given = {name: np.zeros(feed[name].shape) for name in ("corner", "mirror")} | inputs
+        if given.keys() != feed.keys():
+            raise ValueError(f"expected batches with {', '.join(feed)}, found {', '.join(given)}")
+        for name, value in feed.items():
+            if np.shape(given[name]) != value.shape:
+                raise ValueError(f"{name}: expected the shape {list(value.shape)}, found {list(np.shape(given[name]))}")
+            self.backend.feed(front(self.arrays[name], value.shape), np.ascontiguousarray(given[name], value.dtype))
         self.store.set("clock", np.array([self.seed & 0xFFFFFFFF, self.seed >> 32, step, offset], np.uint32))
 
     def evaluate(
-        self, pixels: np.ndarray, labels: np.ndarray, mirror: np.ndarray | None = None, *, total: int | None = None
+        self,
+        pixels: np.ndarray,
+        labels: np.ndarray,
+        mirror: np.ndarray | None = None,
+        corner: np.ndarray | None = None,
+        *,
+        total: int | None = None,
     ) -> tuple[np.ndarray | None, np.ndarray]:
         """Class probabilities [K, n], of a classifier, and of each sample the results [results, n]; label -1: none.
 
@@ -342,8 +371,8 @@ class Engine:
                 self.executor("eval", 0, total).run()
             width = self.network.classifier.in_shapes[0].features if self.network.classifier else None
             return None if width is None else np.zeros((width, 0), np.float32), np.zeros((len(self.results), 0))
-        mirror = np.zeros(len(labels), np.uint8) if mirror is None else mirror
-        self.feed(pixels, mirror, labels, step=0, offset=0)
+        window = {name: array for name, array in (("mirror", mirror), ("corner", corner)) if array is not None}
+        self.feed(step=0, offset=0, evaluated=True, pixels=pixels, labels=labels, **window)
         size = len(labels), total if self.division else None
         executor = self.executor("eval", *size)
         executor.run()
@@ -402,12 +431,14 @@ class Engine:
         return self._join(self.velocity)
 
     def extras(self) -> dict[str, dict[str, np.ndarray]]:
-        """Host copies of what else a run goes on with: "ema", averages; "gradients", those that wait for an update.
+        """Host copies of what else a run goes on with: "ema", averages; "gradients", those that wait for an update;
+        "inputs", mean and std, where they are kept.
 
         With a sharded update, all ranks ask together.
         """
         self._gather()
         found = {"ema": self._join(self.averages), "gradients": self._join(self.pending)}
+        found["inputs"] = self.store.download({name: self.arrays[name] for name in NORMALISATION if self._kept})
         return {key: arrays for key, arrays in found.items() if arrays}
 
     def _gather(self) -> None:
@@ -430,3 +461,5 @@ class Engine:
         self._begin_averages()
         self.store.upload(self.averages, self._cut((extras or {}).get("ema", {})))
         self.store.upload(self.pending, self._cut((extras or {}).get("gradients", {})))
+        if self._kept:
+            self.store.upload(self.arrays, (extras or {}).get("inputs", {}))

@@ -1,6 +1,7 @@
 """Runs a planned step list: plainly, a Python call a step, or captured, the whole list as one CUDA graph."""
 
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ class Executor:
     """A step list bound to memory.
 
     arena: 1-d uint8 array of at least plan.peak bytes. persistent: the arrays of values outside the arena, by name;
-    a value shorter than its array along the first axis (a smaller batch, a part) is so many rows from its `begin` on.
-    communicator: of the ranks that run this list at the same time.
+    a value smaller than its array (of a smaller batch, of smaller images, a part) is so many elements from its `begin`
+    on. communicator: of the ranks that run this list at the same time.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Executor:
         """The memory of a value, in its logical shape."""
         if not value.arena:
             array = self.persistent[value.name]
-            return array if array.shape == value.shape else array[value.begin : value.begin + value.shape[0]]
+            return array if array.shape == value.shape else front(array, value.shape, value.begin)
         return view(self.buffer(value), value.shape, value.layout)
 
     def buffer(self, value: Value) -> Any:
@@ -95,3 +96,8 @@ class Executor:
         written = [step.arguments[name] for name in step.op.writes]
         floats = [v for v in written if isinstance(v, Value) and v.dtype.kind == "f"]
         return [v.name for v in floats if not np.isfinite(self.backend.download(self.array(v))).all()]
+
+
+def front(array: Any, shape: tuple[int, ...], begin: int = 0) -> Any:
+    """The first elements of a contiguous array, or those from `begin` on, in a shape of their own."""
+    return array.reshape(-1)[begin : begin + prod(shape)].reshape(shape)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convnet.graph.feed import Feed
 from convnet.graph.net import Network, Node
 from convnet.graph.steps import Recorder, Step, Value
 from kernels import cost
@@ -32,7 +33,7 @@ class Program:
 class Values:
     """The persistent values that programs share, by full name; `flat` holds those of the whole network.
 
-    A parameter that several layers use stands under the names of all.
+    A parameter that several layers use stands under the names of all. feeds: of training, and of evaluation.
     """
 
     dtype: np.dtype
@@ -42,6 +43,7 @@ class Values:
     states: Mapping[str, Value]
     flat: Mapping[str, Value]
     ranks: int = 1
+    feeds: tuple[Feed, Feed] = (Feed(), Feed())
 
 
 def training(network: Network, values: Values, batch: int, total: int, *, accumulate: bool = False) -> Program:
@@ -84,25 +86,11 @@ class Record:
             parameters=values.parameters,
             gradients=values.gradients,
             states=values.states,
-            inputs=self._inputs(),
+            inputs={**values.flat, **values.feeds[not training].values(network.data[0].shape, batch, values.dtype)},
             accumulate=accumulate,
         )
         self.outputs: dict[str, Value] = {LABELS: self.recorder.inputs[LABELS]}
         self.output_gradients: dict[str, Value] = {}
-
-    def _inputs(self) -> dict[str, Value]:
-        """The inputs of a step; those of each sample are as long as this program's batch."""
-        shape = self.network.data[0].shape
-        per_sample = {
-            "pixels": ((shape.height, shape.width, shape.channels), np.uint8),
-            "mirror": ((), np.uint8),
-            LABELS: ((), np.int32),
-        }
-        inputs = {
-            name: Value(name, (self.batch, *rest), np.dtype(dtype), arena=False)
-            for name, (rest, dtype) in per_sample.items()
-        }
-        return {**self.values.flat, **inputs}
 
     def _map(self, node: Node, name: str) -> Value:
         """A value with the shape and layout of a node's output."""

@@ -168,3 +168,6 @@ class LayerEmit:
 
     def input(self, name: str) -> Value:
         return self._recorder.inputs[name]
+
+    def optional(self, name: str) -> Value | None:
+        return self._recorder.inputs.get(name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from convnet.errors import out_of_memory
 from convnet.graph import program
+from convnet.graph.feed import Feed
 from convnet.graph.net import Network
 from convnet.graph.program import Values
 from convnet.graph.steps import Value
@@ -27,6 +28,7 @@ class Store:
     """The values that programs share, and their memory.
 
     params: the parameters, of which this rank may hold a part, by name. longest: samples of the largest batch.
+    feeds: what batches of training and of evaluation bring. mean_image: the mean is an image, not a colour.
     trainable, waiting: names of parameters that learn, and of those among them that do not move at every step.
     grain: elements; flat arrays of parameters are whole multiples of it.
 
@@ -43,6 +45,8 @@ class Store:
         dtype: Any,
         nominal_batch: int,
         longest: int,
+        feeds: tuple[Feed, Feed],
+        mean_image: bool,
         trainable: Collection[str],
         waiting: Collection[str],
         rule: Rule,
@@ -53,12 +57,12 @@ class Store:
         self.spans = _spans({name: param.shape for name, param in params.items()}, BLOCK)
         self._state_spans = _spans({name: state.shape for name, state in network.states.items()}, ALIGNMENT)
         self._lengths = padded(_end(self.spans, BLOCK), grain), padded(_end(self._state_spans, ALIGNMENT), BLOCK)
-        flat = self._flat(trainable, waiting, rule)
+        flat = self._flat(trainable, waiting, rule, mean_image)
         parameters = {name: self._value(name, param.shape) for name, param in params.items()}
         gradients = {name: self._value(f"d {name}", params[name].shape) for name in trainable}
         states = {name: self._value(name, state.shape) for name, state in network.states.items()}
         shared = self._with_shared(parameters), self._with_shared(gradients)
-        self.values = Values(self.dtype, nominal_batch, *shared, states, flat, ranks)
+        self.values = Values(self.dtype, nominal_batch, *shared, states, flat, ranks, feeds)
         self.flat = self._allocate(longest)
         self.arrays: dict[str, Any] = {**self.flat, **self.views("weights"), **self.views("states")}
         for prefix, names in ("d", ("gradients",)), ("average", ("weight averages", "state averages")):
@@ -68,9 +72,11 @@ class Store:
     def _value(self, name: str, shape: tuple[int, ...], dtype: Any = None) -> Value:
         return Value(name, shape, np.dtype(dtype or self.dtype), arena=False)
 
-    def _flat(self, trainable: Collection[str], waiting: Collection[str], rule: Rule) -> dict[str, Value]:
+    def _flat(
+        self, trainable: Collection[str], waiting: Collection[str], rule: Rule, mean_image: bool
+    ) -> dict[str, Value]:
         """Those of the whole network."""
-        network, count, channels = self.network, len(self.spans), self.network.data[0].shape.channels
+        network, count, image = self.network, len(self.spans), self.network.data[0].shape
         total, of_states = self._lengths
         sizes: dict[str, tuple[tuple[int, ...], Any]] = {
             **dict.fromkeys(("weights", *(LEARNING if trainable else ())), ((total,), None)),
@@ -86,8 +92,8 @@ class Store:
             "healthy": ((1,), np.int32),
             "clock": ((4,), np.uint32),
             "history": ((len(network.results), program.RING), np.float64),
-            "mean": ((channels,), None),
-            "std": ((channels,), None),
+            "mean": ((image.channels, image.height, image.width) if mean_image else (image.channels,), None),
+            "std": ((image.channels,), None),
         }
         for kind in program.COUNTS, program.EVALUATED:
             sizes |= {f"{kind} {node.name}": ((3, node.counted), np.int64) for node in network.costs if node.counted}
@@ -107,14 +113,16 @@ class Store:
         values = self.values
         return replace(values, parameters=average(values.parameters), states=average(values.states))
 
+    def fed(self, batch: int, *, evaluated: bool) -> dict[str, Value]:
+        """What a batch of training or of evaluation brings, by name."""
+        return self.values.feeds[evaluated].values(self.network.data[0].shape, batch, self.dtype)
+
     def _allocate(self, longest: int) -> dict[str, Any]:
-        shape = self.network.data[0].shape
-        values = [
-            *self.values.flat.values(),
-            self._value("pixels", (longest, shape.height, shape.width, shape.channels), np.uint8),
-            self._value("mirror", (longest,), np.uint8),
-            self._value("labels", (longest,), np.int32),
-        ]
+        """Flat arrays, and what is fed, in the larger of its sizes in training and evaluation."""
+        fed = self.fed(longest, evaluated=True)
+        for name, value in self.fed(longest, evaluated=False).items():
+            fed[name] = max(value, fed.get(name, value), key=lambda v: v.size)
+        values = [*self.values.flat.values(), *fed.values()]
         return {v.name: self.zeros(v, self._parts(v)).reshape(v.shape) for v in values}
 
     def _parts(self, value: Value) -> Iterable[Value]:
@@ -159,9 +167,9 @@ class Store:
         for name, state in self.network.states.items():
             self.set(name, np.full(state.shape, state.fill))
 
-    def set(self, name: str, source: Any, count: int | None = None) -> None:
-        """Upload an array, or the first `count` rows of it."""
-        target = self.arrays[name] if count is None else self.arrays[name][:count]
+    def set(self, name: str, source: Any) -> None:
+        """Upload an array."""
+        target = self.arrays[name]
         if target.size:
             self.backend.upload(target, np.ascontiguousarray(source, target.dtype))
 

@@ -108,17 +108,14 @@ def best(found: Sequence[Choice], make: MakeEngine, planner: Any, backend: Any, 
 
 def measure(engine: Engine) -> float:
     """Seconds of a training step on images without content, as this rank sees it; all ranks measure together."""
-    shape, total = engine.network.data[0].shape, engine.batch_size
-    begin, end = engine.share(total)
-    pixels = np.zeros((end - begin, shape.height, shape.width, shape.channels), np.uint8)
-    flags, labels = np.zeros(end - begin, np.uint8), np.zeros(end - begin, np.int32)
+    inputs = engine.blank()
     rates = np.zeros((len(engine.parameters), 4), np.float32)
     started = 0.0
     for step in range(sum(STEPS)):
         if step == STEPS[0]:
             engine.backend.synchronize()
             started = time.perf_counter()
-        engine.train(pixels, flags, labels, step=step, rates=rates, total=total)
+        engine.train(**inputs, step=step, rates=rates, total=engine.batch_size)
     engine.backend.synchronize()
     return (time.perf_counter() - started) / STEPS[1]
 

@@ -12,12 +12,15 @@ from typing import Any
 from convnet.graph.net import Node
 from convnet.graph.program import Program, Record, Values
 from convnet.graph.steps import Value
+from convnet.parallel.maps import Finish, TurnEmit
 from convnet.parallel.passes import passes
 from convnet.parallel.placement import DATA, Placement
 from convnet.parallel.shares import longest
 from convnet.parallel.turn import Turn
 from kernels import batch, fc
+from kernels.op import Op
 from layers.base import LABELS
+from layers.data import TARGETS
 
 LATER = (fc.WGRAD, fc.BGRAD)  # after the gradient of the input, which others wait for
 
@@ -43,7 +46,8 @@ class Hybrid(Record):
     ):
         network = placement.network
         super().__init__(network, values, batch, total, **options)
-        self.placement, self.distance, self.most = placement, distance, longest(total, placement.size)
+        unit = values.feeds[not self.recorder.training].unit
+        self.placement, self.distance, self.most = placement, distance, longest(total, placement.size, unit)
         self.scored = scored
         self.need = network.needing_gradient(values.gradients) if self.recorder.training else set()
         nodes = self._nodes()
@@ -51,11 +55,10 @@ class Hybrid(Record):
         self.around = [node for node in nodes if placement.homes[node.name] == DATA]
         read = {name for node in self.region for name in node.inputs}
         self.crossing = [node.name for node in self.around if node.name in read]
-        found = passes(scheme, total, placement.size)
+        found = passes(scheme, total, placement.size, unit)
         self.turns = [Turn(self, placement, turn, self.need, single=len(found) == 1) for turn in found]
         self.probabilities: Value | None = None
-        self._labels: dict[int, Value] = {}
-        self._all_labels = self._gather_labels()
+        self._all_targets = self._gather_targets()
 
     def used(self) -> list[Node]:
         """The nodes of the program, in order."""
@@ -106,34 +109,43 @@ class Hybrid(Record):
 
     # Labels
 
-    def _gather_labels(self) -> Any:
-        """Start it, where a cost of the region reads them; what waits for its end, and returns those of all ranks."""
+    def _gather_targets(self) -> Any:
+        """Start it, where a cost of the region reads labels; what waits for its end, and returns those of all ranks.
+
+        With them come the second labels of mixed samples, and the shares of the first.
+        """
         reader = next((node for node in self.region if LABELS in node.inputs), None)
         if reader is None:
             return None
-        emit, source = self.turns[0].emit(reader), self.outputs[LABELS]
-        if self.batch != self.most:
-            own, source = source, Value("own labels", (self.most,), source.dtype)
-            emit(batch.LABELS, batch.Labels(self.most, self.batch), x=own, y=source)
-        found = Value("all labels", (self.most * self.placement.size,), source.dtype)
-        wait = emit.start("all_gather", source, found)
+        emit, given = self.turns[0].emit(reader), self.recorder.inputs
+        found = {name: self._gather(emit, given[name]) for name in (LABELS, *TARGETS) if name in given}
 
         @cache
-        def taken() -> Value:
-            wait()
-            return found
+        def taken() -> dict[str, Value]:
+            for _, wait in found.values():
+                wait()
+            return {name: value for name, (value, _) in found.items()}
 
         return taken
 
+    def _gather(self, emit: TurnEmit, own: Value) -> tuple[Value, Finish]:
+        """Start to gather a number of each sample from all ranks; those of all, and what waits for them."""
+        source = own
+        if self.batch != self.most:
+            source = Value(f"own {own.name}", (self.most,), own.dtype)
+            emit(_pick(own), batch.Labels(self.most, self.batch), x=own, y=source)
+        found = Value(f"all {own.name}", (self.most * self.placement.size,), own.dtype)
+        return found, emit.start("all_gather", source, found)
+
     def _labels_of(self, node: Node, turn: Turn) -> Value:
-        """Those of a pass."""
+        """Those of a pass; its costs find the others beside them."""
         span = turn.turn
-        if span.index not in self._labels:
-            x = self._all_labels()
-            self._labels[span.index] = y = Value(f"labels {span.index}", (span.count,), x.dtype)
-            geometry = batch.Labels(span.count, x.size, span.first(self.most), span.run, self.most)
-            turn.emit(node)(batch.LABELS, geometry, x=x, y=y)
-        return self._labels[span.index]
+        if not turn.targets:
+            for name, x in self._all_targets().items():
+                turn.targets[name] = y = Value(f"{name} {span.index}", (span.count,), x.dtype)
+                geometry = batch.Labels(span.count, x.size, span.first(self.most), span.run, self.most)
+                turn.emit(node)(_pick(x), geometry, x=x, y=y)
+        return turn.targets[LABELS]
 
     # Forward
 
@@ -224,3 +236,8 @@ class Hybrid(Record):
         if name not in self.need:
             return None
         return self._gradient(name) if own else turn.target(node, name)
+
+
+def _pick(values: Value) -> Op:
+    """What takes some of them, a number of each sample."""
+    return batch.LABELS if values.dtype.kind == "i" else batch.AMOUNTS

@@ -28,17 +28,25 @@ Finish = Callable[[], None]
 
 
 class TurnEmit(LayerEmit):
-    """What a layer writes to in one pass: its arrays are those of the pass, and it draws by places in whole maps."""
+    """What a layer writes to in one pass: its arrays are those of the pass, and it draws by places in whole maps.
 
-    def __init__(self, recorder: Recorder, layer: str, phase: str, turn: Pass, place: dict[str, Any]):
+    inputs: of samples, those of the pass.
+    """
+
+    def __init__(
+        self, recorder: Recorder, layer: str, phase: str, turn: Pass, place: dict[str, Any], inputs: dict[str, Value]
+    ):
         super().__init__(recorder, layer, phase)
         self.ranks, self.total = 1, turn.count  # it sees the samples of all
-        self._turn, self._place = turn, place
+        self._turn, self._place, self._inputs = turn, place, inputs
 
     def __call__(self, op: Any, geometry: Any, **arguments: Any) -> None:
         if isinstance(geometry, random.Dropout):
             geometry = replace(geometry, **self._place)
         super().__call__(op, geometry, **arguments)
+
+    def optional(self, name: str) -> Value | None:
+        return self._inputs.get(name)
 
     def keep(self, name: str, shape: tuple[int, ...], dtype: str = "", layout: str = "") -> Value:
         return super().keep(f"{name} {self._turn.index}", shape, dtype, layout)
@@ -53,6 +61,7 @@ class Maps:
         self.rank, self.size, self.homes = placement.rank, placement.size, placement.homes
         self.piece = turn.pieces[self.rank]
         self.maps: dict[str, Value] = {}  # what this rank has of the maps that are not divided by samples
+        self.targets: dict[str, Value] = {}  # labels, and what mixed samples have of them
         self._wholes: dict[str, Value] = {}
         self._owns: dict[str, Value] = {}
         self._coming: dict[str, Finish] = {}
@@ -69,7 +78,7 @@ class Maps:
         distance = self.record.distance
         first = self.turn.first(distance) - self.rank * distance  # the clock holds the place of this rank's first one
         place = {"channel": channel, "first": first, "run": self.turn.run, "stride": distance}
-        return TurnEmit(self.recorder, node.name, phase, self.turn, place)
+        return TurnEmit(self.recorder, node.name, phase, self.turn, place, self.targets)
 
     def here(self, node: Node) -> bool:
         """Whether this rank computes a node."""

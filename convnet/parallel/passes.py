@@ -51,9 +51,9 @@ class Pass:
         return (self.root or 0) * distance + self.begin
 
 
-def passes(scheme: str, count: int, size: int) -> list[Pass]:
-    """Those over a batch of `count` samples, shared among `size` ranks (shares.py)."""
-    shares = [share(count, size, rank) for rank in range(size)]
+def passes(scheme: str, count: int, size: int, unit: int = 1) -> list[Pass]:
+    """Those over a batch of `count` samples, shared among `size` ranks, `unit` neighbours together (shares.py)."""
+    shares = [share(count, size, rank, unit) for rank in range(size)]
     return list(_by_rank(shares) if scheme == "B" else _by_part(shares, 1 if scheme == "A" else size))
 
 

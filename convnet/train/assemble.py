@@ -1,12 +1,16 @@
 """The trainer of a run, and all that hangs on it, from its parts."""
 
 import contextlib
+import functools
 import math
+import os
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from convnet import __version__, session
 from convnet.config import dump
+from convnet.data.advice import advice
+from convnet.data.sources.index import prepared_side
 from convnet.evaluate import Evaluation, evaluate_images
 from convnet.graph.program import RING
 from convnet.results import Results
@@ -82,6 +86,7 @@ def make_extensions(job: Job, trainer: Trainer, table: RateTable) -> list[Extens
             run=run_row(job, per_epoch),
             learning_rate=table.learning_rate,
             results=Results(job.engine.results, job.engine.network.main.name),
+            advice=functools.partial(advice, job.train),
         ),
     ]
     save = SaveCheckpoint(
@@ -89,7 +94,13 @@ def make_extensions(job: Job, trainer: Trainer, table: RateTable) -> list[Extens
         due=save_due,
         keep=saves.keep,
         config=dump(job.config),
-        constants={"version": __version__, "classes": list(classes), "samples": len(job.train.source)},
+        constants={
+            "version": __version__,
+            "classes": list(classes),
+            "samples": len(job.train.source),
+            "decoder": job.train.transform.decoder,
+            "prepared_side": prepared_side(os.path.expanduser(getattr(job.config.data.train, "path", ""))),
+        },
         states=lambda: {e.name: e.state() for e in extensions},
         warn=job.console.warn,
     )

@@ -51,6 +51,7 @@ def run_row(job: Job, per_epoch: int) -> dict[str, Any]:
         "classes": len(job.train.source.classes),
         "train_images": len(job.train.source),
         "val_images": len(job.val.source) if val and job.val else 0,
+        "decoder": job.train.transform.decoder,
         "parameters": parameters(job.engine),
     }
 

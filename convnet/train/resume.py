@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from convnet.checkpoint import CONFIG, Checkpoint
 from convnet.config import Config, ConfigError, differences, load_config
+from convnet.data.decoders import chosen
 from convnet.errors import UserError
 
 # A new value of these would not continue the run, but begin another: the order of samples and the meaning of a step.
@@ -44,6 +45,9 @@ def check_resume(
         if found.state["position"]:
             raise UserError(f"{found.path}: {change}; it is in the middle of an epoch, whose order cannot be continued")
         warn(f"{change}: epochs have another length from here on")
+    before, now = found.state.get("decoder"), chosen(config.data.decoder)
+    if before and before != now:
+        warn(f"images were decoded by {before}, from here on by {now}")
     for line in differences(old, config):
         if not line.startswith(("run.", "name:")):
             warn(f"the config has changed, its new value is used: {line}")

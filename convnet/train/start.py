@@ -10,7 +10,7 @@ from convnet import checkpoint, session
 from convnet.checkpoint import Checkpoint
 from convnet.config import Config, ConfigError, dump, fingerprint, load_config
 from convnet.console import Console
-from convnet.data import FolderSource, Pipeline
+from convnet.data import Pipeline, Source
 from convnet.device import Planner
 from convnet.errors import reason
 from convnet.graph.engine import Engine
@@ -86,7 +86,7 @@ def prepare(
     elif resumed:
         session.initialize(config, engine)
 
-    def pipeline(split: Any, images: FolderSource, **options: Any) -> Pipeline:
+    def pipeline(split: Any, images: Source, **options: Any) -> Pipeline:
         return stack.enter_context(session.make_pipeline(config, network, split, images, backend, control, **options))
 
     batches = pipeline(config.data.train, source, train=True, drop_last=config.train.last_batch == "drop")
@@ -94,7 +94,7 @@ def prepare(
     return Job(config, overrides, run, console, request, engine, batches, val, found, control)
 
 
-def make_sources(config: Config, network: Network) -> tuple[FolderSource, FolderSource | None]:
+def make_sources(config: Config, network: Network) -> tuple[Source, Source | None]:
     """The images of training and, where the config has some, of validation."""
     source = session.make_source(config, "train", least=2 if network.classifier else 1)
     session.check_classes(config, network, source.classes, where_from(config.data.train))

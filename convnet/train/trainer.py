@@ -87,8 +87,7 @@ class Trainer:
         """One step on the next batch."""
         batch, self.whole = self._next(), False
         with self.control.busy(batch.total not in self._sizes):  # kernels of a new size are compiled
-            samples = batch.pixels, batch.mirror, batch.labels
-            self.engine.train(*samples, step=self.step, rates=self.rates, total=batch.total)
+            self.engine.train(**batch.inputs, step=self.step, rates=self.rates, total=batch.total)
         self._sizes.add(batch.total)
         batch.fence = self._timed(self.engine.backend.fence())
         self._counts.append(int(np.count_nonzero(batch.labels >= 0)))

@@ -27,7 +27,7 @@ class Shares:
 class Labels:
     """`count` labels of a batch of `batch`, in runs: the n-th is that at first + n // run * stride + n % run.
 
-    A run of 0 is all. Places behind the end of the batch have no label.
+    A run of 0 is all. Places behind the end of the batch have no label. The same of other numbers, one of each sample.
     """
 
     count: int

@@ -8,6 +8,7 @@ from kernels.rows import VECTOR, row_launch
 SPLIT = Op("batch.split", reference.split, writes=("y",))
 JOIN = Op("batch.join", reference.join, writes=("y",))
 LABELS = Op("batch.labels", reference.labels, writes=("y",))
+AMOUNTS = Op("batch.amounts", reference.amounts, writes=("y",))
 
 
 def _rows(g: Shares, vector: int = 1) -> Launch:
@@ -33,5 +34,6 @@ def vec4(g: Shares) -> Launch:
 
 
 @LABELS.variant("labels.cu")
+@AMOUNTS.variant("amounts.cu")
 def threads(g: Labels) -> Launch:
     return row_launch(1, 1, g.count)

@@ -42,6 +42,15 @@ def labels(g: Labels, x: Array, y: Array) -> None:
 
     x: int32 [batch]. y: int32 [count].
     """
+    _pick(g, x, y, -1)
+
+
+def amounts(g: Labels, x: Array, y: Array) -> None:
+    """y[n] = x[first + n // run * stride + n % run], and 0 behind the end of x. x: real [batch]. y: [count]."""
+    _pick(g, x, y, 0)
+
+
+def _pick(g: Labels, x: Array, y: Array, behind: int) -> None:
     n, run = np.arange(g.count), g.run or g.count
     place = g.first + n // run * g.stride + n % run
-    y[...] = np.where(place < g.batch, x[np.minimum(place, g.batch - 1)], -1)
+    y[...] = np.where(place < g.batch, x[np.minimum(place, g.batch - 1)], behind)

@@ -8,20 +8,21 @@ from typing import Any
 import numpy as np
 
 from kernels.cost.geometry import Bce, Count, Crossent, OneHot, Sum2
-from kernels.cost.reference import softmax
+from kernels.cost.reference import known, mixed, softmax
 from kernels.layout import Array, Map
 
 LOG_ZERO = -50.0  # what is taken for the logarithm of 0
 
 
-def one_hot(g: OneHot, labels: Array, t: Map) -> None:
+def one_hot(g: OneHot, labels: Array, second: Array | None, share: Array | None, t: Map) -> None:
     """t[c, n] = 1 where c is the label of n, else 0; all -1 where the label is negative, NaN where it is no class.
 
-    labels: int32 [N]. t: [K, 1, 1, N]. With a single class, t is the label itself, 0 or 1.
+    labels: int32 [N]. t: [K, 1, 1, N]. With a single class, t is the label itself, 0 or 1. second, share: of samples
+    mixed of two, as in logreg_forward: t is `share` of that of the label, and the rest of that of the second.
     """
-    hot = np.arange(g.classes)[:, None] == (1 - labels if g.classes == 1 else labels)
-    known = labels < max(g.classes, 2)
-    t[:, 0, 0] = np.where(labels < 0, -1, np.where(known, hot, np.nan))
+    classes = max(g.classes, 2)
+    targets = mixed(classes, labels, second, share)[-g.classes :]
+    t[:, 0, 0] = np.where(labels < 0, -1, np.where(known(classes, labels, second), targets, np.nan))
 
 
 def crossent_forward(g: Crossent, x: Map, t: Map, y: Map) -> None:

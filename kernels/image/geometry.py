@@ -5,12 +5,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Prepare:
-    """`batch` images of `height` x `width` x `channels` bytes, to a map of the same axes."""
+    """A part of `height` x `width` of each of `batch` images of `source_h` x `source_w` x `channels` bytes, to a map.
+
+    mean_image: the mean is one of each pixel, not of each channel.
+    """
 
     channels: int
     height: int
     width: int
     batch: int
+    source_h: int
+    source_w: int
+    mean_image: bool = False
+
+
+@dataclass(frozen=True)
+class Augment(Prepare):
+    """contrast: colours depend on the mean colour of the image."""
+
+    contrast: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 """The image operations and their CUDA variants."""
 
 from kernels.image import reference
-from kernels.image.geometry import Blur, Colour, Flip, Prepare, Resize, Rscale
-from kernels.op import Launch, Op, ceil_div
-from kernels.rows import VECTOR, map_launch, row_launch, whole_batch_vectors, whole_vectors
+from kernels.image.geometry import Augment, Blur, Colour, Flip, Prepare, Resize, Rscale
+from kernels.op import Launch, Op, Plan, ceil_div
+from kernels.rows import VECTOR, map_launch, next_power_of_two, row_launch, whole_batch_vectors, whole_vectors
 
 PREPARE = Op("image.prepare", reference.prepare, writes=("y",))
+AUGMENT = Op("image.augment", reference.augment, writes=("y",))
 FLIP = Op("image.flip", reference.flip, writes=("y",))
 BLUR = Op("image.blur", reference.blur, writes=("y",))
 RESIZE = Op("image.resize", reference.resize, writes=("y",))
@@ -13,13 +14,29 @@ RSCALE = Op("image.rscale", reference.rscale, writes=("y",))
 RGB2YUV = Op("image.rgb2yuv", reference.rgb2yuv, writes=("y",), inplace=(("x", "y"),))
 RGB2LAB = Op("image.rgb2lab", reference.rgb2lab, writes=("y",), inplace=(("x", "y"),))
 
-SAMPLES, BYTES = 32, 128
+TILE, THREADS = 6144, 256  # bytes of a tile, about
+
+
+def _tiles(g: Prepare) -> Launch:
+    """Tiles of one row: `samples` images by as many columns as make them about equally large and wide."""
+    samples = min(32, next_power_of_two(g.batch), next_power_of_two(max(1, 4 * TILE // g.channels)))
+    most = max(1, TILE // (samples * g.channels))
+    columns = ceil_div(g.width, ceil_div(g.width, most))
+    blocks = ceil_div(g.batch, samples) * ceil_div(g.width, columns) * g.height
+    define = (("SAMPLES", samples), ("COLUMNS", columns), ("CHANNELS", g.channels), ("THREADS", THREADS))
+    return Launch((blocks,), (samples, THREADS // samples), define=define)
 
 
 @PREPARE.variant("prepare.cu")
 def transpose(g: Prepare) -> Launch:
-    blocks = ceil_div(g.batch, SAMPLES) * ceil_div(g.width * g.channels, BYTES) * g.height
-    return Launch((blocks,), (32, 8), define=(("SAMPLES", SAMPLES), ("BYTES", BYTES)))
+    return _tiles(g)
+
+
+@AUGMENT.variant("augment.cu")
+def coloured(g: Augment) -> Plan:
+    tiles = _tiles(g)
+    means = Launch((g.batch,), (1, THREADS), define=tiles.define, kernel="augment_means")
+    return Plan((means, tiles) if g.contrast else (tiles,), workspace=4 * g.channels * g.batch)
 
 
 @FLIP.variant("flip.cu")

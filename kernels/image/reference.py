@@ -6,20 +6,94 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernels.image.geometry import Blur, Colour, Flip, Prepare, Resize, Rscale
+from kernels.image.geometry import Augment, Blur, Colour, Flip, Prepare, Resize, Rscale
 from kernels.layout import Array, Map
 from kernels.random.philox import philox4x32
 
 
-def prepare(g: Prepare, pixels: Array, mirror: Array, mean: Array, std: Array, y: Map) -> None:
-    """y[c, h, w, n] = (pixels[n, h, w', c] - mean[c]) / std[c]; w' counts from the right where mirror[n] is not 0.
-
-    pixels: uint8 [N, H, W, C]. mirror: uint8 [N]. mean, std: [C], in units of a pixel, 0 to 255.
-    """
-    np.subtract(pixels.transpose(3, 1, 2, 0), mean[:, None, None, None], out=y)
-    y /= std[:, None, None, None]
+def windows(g: Prepare, pixels: Array, corner: Array, mirror: Array) -> Any:
+    """The part of each image that is used, uint8 [N, H, W, C]: from `corner` on, 0 outside the image, then mirrored."""
+    if pixels.shape[1:3] == (g.height, g.width) and not corner.any():
+        cut = pixels.copy() if mirror.any() else pixels
+    else:
+        cut = np.zeros((g.batch, g.height, g.width, g.channels), np.uint8)
+        for image, (top, left), out in zip(pixels, corner.tolist(), cut, strict=True):
+            part = image[max(top, 0) : max(top + g.height, 0), max(left, 0) : max(left + g.width, 0)]
+            y, x = min(max(-top, 0), g.height), min(max(-left, 0), g.width)
+            out[y : y + part.shape[0], x : x + part.shape[1]] = part
     flipped = np.flatnonzero(mirror)
-    y[..., flipped] = y[:, :, ::-1, flipped]
+    cut[flipped] = cut[flipped, :, ::-1]
+    return cut
+
+
+def prepare(g: Prepare, pixels: Array, corner: Array, mirror: Array, mean: Array, std: Array, y: Map) -> None:
+    """y[c, h, w, n] = (pixels[n, top + h, left + w', c] - mean[c]) / std[c]; w' = W - 1 - w where mirror[n] is not 0.
+
+    pixels: uint8 [N, H', W', C]; what lies outside is 0. corner: int32 [N, 2], top and left of each image, which may be
+    negative. mirror: uint8 [N]. mean, std: [C], in units of a pixel, 0 to 255; or a mean [C, H, W], which is of the
+    result's pixels: it is neither moved nor mirrored.
+    """
+    cut = windows(g, pixels, corner, mirror).transpose(3, 1, 2, 0)
+    np.subtract(cut, mean[..., None] if g.mean_image else mean[:, None, None, None], out=y)
+    y /= std[:, None, None, None]
+
+
+def augment(
+    g: Augment,
+    pixels: Array,
+    corner: Array,
+    mirror: Array,
+    colour: Array | None,
+    pull: Array | None,
+    erased: Array | None,
+    partner: Array | None,
+    patch: Array | None,
+    blend: Array | None,
+    mean: Array,
+    std: Array,
+    y: Map,
+) -> None:
+    """As prepare, each image by itself, then two and two mixed; an argument that is None changes nothing.
+
+    colour: [N, C, C + 2], for each channel the weights of all, a shift and a gain: with x the channels of a pixel,
+    y = ((weights . x + pulled, cut to 0..255) - mean + shift) gain / std.
+    pull: [N, C]; pulled, one number an image, is this times its mean colour, zeros outside included. It counts only
+    where g.contrast is set.
+    erased: int32 [N, 4], top, left, height, width of the part of y that becomes 0.
+    partner: int32 [N], how many places further on in the batch the image is that is mixed in.
+    patch: int32 [N, 4], the part of y where that happens: there, y = blend own + (1 - blend) partner's. blend: [N].
+    """
+    cut = windows(g, pixels, corner, mirror)
+    prepare(g, cut, np.zeros_like(corner), np.zeros_like(mirror), mean, std, y)
+    for n in range(g.batch):
+        if colour is not None:
+            pulled = 0 if pull is None or not g.contrast else pull[n] @ _mean_colour(cut[n]).astype(y.dtype)
+            y[..., n] = _coloured(cut[n], colour[n].astype(y.dtype), pulled, mean, std)
+        if erased is not None:
+            y[(*_part(erased[n]), n)] = 0
+    if partner is not None and patch is not None and blend is not None:
+        own = y.copy()
+        for n in range(g.batch):
+            at = _part(patch[n])
+            y[(*at, n)] = blend[n] * own[(*at, n)] + (1 - blend[n]) * own[(*at, n + partner[n])]
+
+
+def _mean_colour(image: Any) -> Any:
+    return image.sum(axis=(0, 1), dtype=np.int64) / (image.shape[0] * image.shape[1])
+
+
+def _coloured(image: Any, colour: Any, pulled: Any, mean: Any, std: Any) -> Any:
+    """One image [H, W, C] as a map [C, H, W]."""
+    channels = len(colour)
+    weights, shift, gain = colour[:, :channels], colour[:, channels, None, None], colour[:, channels + 1, None, None]
+    mixed = np.clip(np.tensordot(weights, image.transpose(2, 0, 1).astype(colour.dtype), 1) + pulled, 0, 255)
+    return (mixed - mean.reshape(channels, *(mean.shape[1:] or (1, 1))) + shift) * gain / std[:, None, None]
+
+
+def _part(box: Any) -> tuple[slice, slice, slice]:
+    """All channels, and the rows and columns of top, left, height, width."""
+    top, left, height, width = box.tolist()
+    return slice(None), slice(top, top + height), slice(left, left + width)
 
 
 def _add(y: Map, beta: float, value: Any) -> None:

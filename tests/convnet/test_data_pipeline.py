@@ -1,5 +1,6 @@
 """The stream of batches: the same whatever the threads, complete, resumable anywhere, and never hanging."""
 
+import importlib.util
 import io
 import logging
 import threading
@@ -11,21 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from convnet.data import DataError, DecodeError, FolderSource, Pipeline, Source, Transform
+from convnet.data import DataError, DecodeError, EncodedSource, FolderSource, Pipeline, PixelSource, Transform
 from convnet.data import cache as cache_module
+from convnet.data.advice import advice, remedies
 from convnet.data.batch import share, spans
 from convnet.data.cache import Cache
+from convnet.parallel.shares import longest
 
 TRAIN = Transform(3, 8, 8, pad=1, crop="random", mirror=True)
 PLAIN = Transform(3, 8, 8)
 
 
-class Drawn(Source):
+class Drawn(EncodedSource):
     """Images of one colour each, which tells their index; counts how often each is read."""
 
     def __init__(self, count, side=8):
-        super().__init__([f"/d/{i}.png" for i in range(count)], np.arange(count, dtype=np.int32) % 10)
+        super().__init__(np.arange(count, dtype=np.int32) % 10)
         self.side, self.reads, self.pause = side, [0] * count, 0.0
+
+    def where(self, index):
+        return f"/d/{index}.png"
 
     def read(self, index):
         self.reads[index] += 1
@@ -159,18 +165,27 @@ class TestLength:
         with Pipeline(Drawn(16), PLAIN, 8) as pipeline:
             assert seen(pipeline, start=16) == [] and seen(pipeline, start=12) == [12, 13, 14, 15]
 
-    @given(st.integers(1, 200), st.integers(1, 17), st.integers(1, 8), st.booleans(), st.integers(0, 210))
-    def test_every_rank_takes_the_same_steps(self, count, batch_size, world, drop_last, start):
+    @given(
+        st.integers(1, 200),
+        st.integers(1, 17),
+        st.integers(1, 8),
+        st.booleans(),
+        st.integers(0, 210),
+        st.integers(1, 2),
+    )
+    def test_every_rank_takes_the_same_steps(self, count, batch_size, world, drop_last, start, unit):
+        """And what belongs together, `unit` samples from the first of the batch on, stays together."""
         steps = list(spans(count, batch_size, drop_last, start))
-        shares = [[share(*span, rank, world) for span in steps] for rank in range(world)]
+        shares = [[share(*span, rank, world, unit) for span in steps] for rank in range(world)]
         assert len({len(part) for part in shares}) == 1
         for step, span in enumerate(steps):
             pieces = [part[step] for part in shares]
             assert [i for piece in pieces for i in range(*piece)] == list(range(*span))
             sizes = [end - first for first, end in pieces]
-            most = -(-(span[1] - span[0]) // world)
-            assert sum(sizes) == span[1] - span[0] and sizes[0] == most <= -(-batch_size // world)
+            most = longest(span[1] - span[0], world, unit)
+            assert sizes[0] == most <= longest(batch_size, world, unit) < -(-batch_size // world) + unit
             assert all(begin == min(span[0] + rank * most, span[1]) for rank, (begin, _) in enumerate(pieces))
+            assert all((first - span[0]) % unit == 0 or first == span[1] for first, _ in pieces)
         visited = [i for span in steps for i in range(*span)]
         assert visited == list(range(start, start + len(visited)))
         assert max(0, count - start) - len(visited) == (max(0, count - start) % batch_size if drop_last else 0)
@@ -326,7 +341,7 @@ class TestBuffers:
             for batch in pipeline.batches():
                 for array in (batch.pixels, batch.mirror, batch.labels, batch.indices):
                     assert any(np.shares_memory(array, whole) for whole in made)
-            assert len(made) == count == 4 * 4  # four arrays of prefetch + 2 slots
+            assert len(made) == count == 5 * 4  # five arrays of prefetch + 2 slots
 
     def test_fence_is_awaited_before_a_buffer_is_rewritten(self):
         passed = []
@@ -389,9 +404,27 @@ class TestCache:
     def test_same_image_from_two_threads_counts_once(self):
         cache = Cache(1, 10)
         for _ in range(3):
-            cache.put(4, np.zeros(400_000, np.uint8))
-        cache.put(5, np.zeros(400_000, np.uint8))
+            cache.put(4, np.zeros((400, 1000, 1), np.uint8))
+        cache.put(5, np.zeros((400, 1000, 1), np.uint8))
         assert sorted(cache.images) == [4, 5] and cache.used == 800_000
+
+    def test_images_of_one_size_are_stacked_and_the_stream_stays_the_same(self):
+        for transform in (TRAIN, Transform(3, 6, 6, crop="random"), Transform(3, 6, 6, crop="resized")):
+            with Pipeline(Drawn(45, 9), transform, 8, train=True, seed=3) as pipeline:
+                first = copied(pipeline.batches(2))
+                assert pipeline.cache.stacked.shape == (45, 9, 9, 3)
+                assert same(copied(pipeline.batches(2)), first)
+
+    def test_images_of_several_sizes_are_kept_one_by_one(self):
+        class Mixed(Drawn):
+            def read(self, index):
+                self.side = 8 + index % 3
+                return super().read(index)
+
+        with Pipeline(Mixed(20), PLAIN, 8, threads=1) as pipeline:
+            first = copied(pipeline.batches())
+            assert pipeline.cache.stacked is None and len(pipeline.cache.images) == 20
+            assert same(copied(pipeline.batches()), first)
 
     def test_what_is_cached_is_resized_but_not_cropped(self):
         transform = Transform(3, 8, 8, resize=12, crop="random")
@@ -416,6 +449,15 @@ class TestViews:
             y, x = starts[batch.view // 2]
             assert (batch.pixels == images[3:, y : y + 8, x : x + 8]).all()
 
+    def test_nine_of_each_batch(self):
+        images = np.random.default_rng(0).integers(0, 256, (5, 10, 12, 3), np.uint8)
+        with Pipeline(PixelSource(images, np.zeros(5, np.int32), ["a"], "x"), PLAIN, 3, views=9) as pipeline:
+            batches = list(pipeline.batches(start=3))
+        assert [batch.view for batch in batches] == list(range(9))
+        assert not any(batch.mirror.any() or batch.corner.any() for batch in batches)
+        for batch, (y, x) in zip(batches, [(y, x) for y in (0, 1, 2) for x in (0, 2, 4)], strict=True):
+            assert (batch.pixels == images[3:, y : y + 8, x : x + 8]).all()
+
     def test_every_batch_and_the_skipped(self):
         class Bad(Drawn):
             def read(self, index):
@@ -437,6 +479,60 @@ def test_pillow_warnings_do_not_end_a_run(tmp_path):
     (tmp_path / "a" / "1.jpg").write_bytes(data[:2] + exif + data[data.index(b"\xff\xdb") :])
     with Pipeline(FolderSource(tmp_path), PLAIN, 1) as pipeline:
         assert seen(pipeline) == [0]
+
+
+class TestThreads:
+    def test_automatic_ones_come_as_the_consumer_waits(self, monkeypatch):
+        monkeypatch.setattr("convnet.data.pipeline.available_cpus", lambda: 8)
+        source = Drawn(400)
+        with Pipeline(source, PLAIN, 10) as pipeline:
+            assert (pipeline.threads, pipeline.active) == (8, 2)
+            for _ in pipeline.batches():  # which takes no time between two batches
+                pass
+            assert pipeline.active == 8
+
+    def test_no_more_than_are_needed(self, monkeypatch):
+        monkeypatch.setattr("convnet.data.pipeline.available_cpus", lambda: 8)
+        with Pipeline(Drawn(60), PLAIN, 10, prefetch=2) as pipeline:
+            for _ in pipeline.batches():
+                time.sleep(0.1)
+            assert pipeline.active <= 3  # the first batch is always waited for
+
+    def test_a_given_number_is_at_work_at_once(self):
+        running, most = [], []
+
+        class Slow(Drawn):
+            def read(self, index):
+                running.append(index)
+                most.append(len(running))
+                time.sleep(0.01)
+                running.remove(index)
+                return super().read(index)
+
+        with Pipeline(Slow(60), PLAIN, 30, threads=3) as pipeline:
+            assert pipeline.active == 3 and seen(pipeline) == list(range(60))
+        assert max(most) == 3
+
+
+class TestAdvice:
+    def remedies(self, monkeypatch, installed, **options):
+        monkeypatch.setattr("convnet.data.advice.available_cpus", lambda: 16)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed)
+        with Pipeline(Drawn(8), PLAIN, 8, **options) as pipeline:
+            return advice(pipeline, 0.123)
+
+    def test_names_what_is_not_yet_done(self, monkeypatch):
+        told = self.remedies(monkeypatch, None, threads=4)
+        assert told.startswith("training waits for images for 12% of the time: data.threads: auto would use up to 16")
+        assert all(word in told for word in ("pip install simplejpeg", "data.workers: processes", "convnet prepare"))
+        assert "simplejpeg" not in self.remedies(monkeypatch, "there", threads=4)
+        assert "threads: auto" not in self.remedies(monkeypatch, None, threads=16)
+
+    def test_of_images_that_need_no_decoding(self, monkeypatch):
+        monkeypatch.setattr("convnet.data.advice.available_cpus", lambda: 2)
+        images = PixelSource(np.zeros((8, 8, 8, 3), np.uint8), np.zeros(8, np.int32), "a", "made")
+        with Pipeline(images, PLAIN, 8, threads=2) as pipeline:
+            assert remedies(pipeline) == ["`convnet bench data` shows which stage is slow"]
 
 
 def test_bad_policy():

@@ -12,7 +12,7 @@ from PIL import Image
 
 from convnet.data import DecodeError, Transform
 from convnet.data.draws import below, permutation
-from convnet.data.options import Folder
+from convnet.data.splits import Folder
 from convnet.data.transform import CROPS, centred, place, resized, resized_crop
 from convnet.session import make_transform
 
@@ -109,6 +109,15 @@ class TestViews:
         for window in out:
             y, x = window[0, 0, :2]
             assert (window == image[y : y + 4, x : x + 6]).all()
+
+    def test_a_grid(self):
+        """As cuda-convnet has it for CIFAR-10: 0, half and all of what is left over, along both axes."""
+        image, out = ramp(32, 32), np.zeros((9, 24, 24, 3), np.uint8)
+        Transform(3, 24, 24).cut_views(image, out)
+        assert out[:, 0, 0, :2].tolist() == [[y, x] for y in (0, 4, 8) for x in (0, 4, 8)]
+        for window in out:
+            y, x = window[0, 0, :2]
+            assert (window == image[y : y + 24, x : x + 24]).all()
 
     def test_of_an_image_that_is_too_small(self):
         out = np.full((5, 4, 4, 3), 9, np.uint8)
@@ -236,13 +245,14 @@ class TestDraws:
 
 
 class TestOptions:
-    def transform(self, exif_orientation=False, **options):
-        config = SimpleNamespace(data=SimpleNamespace(exif_orientation=exif_orientation))
+    def transform(self, exif_orientation=False, decoder="pillow", **options):
+        config = SimpleNamespace(data=SimpleNamespace(exif_orientation=exif_orientation, decoder=decoder))
         network = SimpleNamespace(data=[SimpleNamespace(shape=SimpleNamespace(channels=1, height=24, width=32))])
         return make_transform(config, Folder(path="x", **options), network)
 
     def test_every_option_arrives(self):
-        options = {"resize": 40, "pad": 2, "crop": "random", "mirror": True, "exif_orientation": True, "max_pixels": 9}
+        options = {"resize": 40, "pad": 2, "crop": "random", "mirror": True, "max_pixels": 9}
+        options |= {"exif_orientation": True, "decoder": "simplejpeg"}
         assert self.transform(**options) == Transform(1, 24, 32, **options)
         assert self.transform() == Transform(1, 24, 32, resize=32)
 

@@ -51,7 +51,7 @@ def fake(probabilities, labels, more=()):
     """
     answers = iter(enumerate(probabilities))
 
-    def answer(pixels, labels, mirror, total):
+    def answer(pixels, labels, mirror, corner, total):
         view, p = next(answers)
         return p, np.concatenate([score(p, labels, (1,)), np.full((len(more), len(labels)), float(view))])
 
@@ -62,7 +62,7 @@ def fake(probabilities, labels, more=()):
         evaluate=answer,
         counts=lambda evaluated: {},
     )
-    batch = {"pixels": 0, "mirror": 0, "labels": np.array(labels), "total": len(labels)}
+    batch = {"pixels": 0, "mirror": 0, "corner": 0, "labels": np.array(labels), "total": len(labels)}
     return engine, [SimpleNamespace(**batch, view=view) for view in range(len(probabilities))]
 
 

@@ -66,9 +66,9 @@ NETWORKS = {
 }
 
 
-def engine_of(layers, tail=TAIL):
+def engine_of(layers, tail=TAIL, mean=MEAN):
     network = wire(data=DATA, **layers, **tail)
-    engine = Engine(network, NumPy(), batch_size=8, dtype=np.float64, mean=np.array(MEAN), std=np.array(STD))
+    engine = Engine(network, NumPy(), batch_size=8, dtype=np.float64, mean=np.array(mean), std=np.array(STD))
     engine.initialize()
     rng = np.random.default_rng(2)
     for name, array in engine.states.items():
@@ -76,12 +76,16 @@ def engine_of(layers, tail=TAIL):
     return engine
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*NETWORKS, "mean image"])
 def test_the_reference_evaluator_computes_what_we_do(name):
     from onnx.reference import ReferenceEvaluator
 
-    engine = engine_of(NETWORKS[name])
-    model = onnx_model(engine.network, engine.tensors(), mean=MEAN, std=STD)
+    layers, mean = NETWORKS.get(name, NETWORKS["plain"]), np.array(MEAN)
+    if name == "mean image":
+        shape = engine_of(layers).network.data[0].shape
+        mean = np.random.default_rng(1).uniform(80, 120, (shape.channels, shape.height, shape.width))
+    engine = engine_of(layers, mean=mean)
+    model = onnx_model(engine.network, engine.tensors(), mean=mean, std=np.array(STD))
     given = batch(8, engine.network)  # 8 channels are normalised: the evaluator's LRN takes one number for the other
     pixels = given["pixels"].transpose(0, 3, 1, 2).astype(np.float32)
     (scores,) = ReferenceEvaluator(model).run(None, {"pixels": pixels})

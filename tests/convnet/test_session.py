@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from convnet import session
 from convnet.config import load_config
 from convnet.data import DataError
-from convnet.session import make_source
+from convnet.parallel.control import Control
+from convnet.parallel.world import World
+from convnet.session import make_network, make_pipeline, make_source
+from kernels.backend import NumPy
 from tests.convnet.toy import CONFIG, convnet, rows, write_images, write_toy
 
 
@@ -72,3 +76,20 @@ def test_names_that_are_no_utf8_and_a_terminal_without_them():
     assert rows("runs/toy", "run")[0]["classes"] == 3
     out, _ = convnet("eval", "runs/toy", "--device", "cpu", cwd=".", PYTHONIOENCODING="ascii:strict")
     assert "\\udcff" in out
+
+
+@pytest.mark.parametrize(
+    "launcher, local, allowed, expected",
+    [("", 1, 16, 16), ("", 1, 6, 6), ("convnet", 4, 16, 4), ("convnet", 4, 6, 1), ("torchrun", 2, 6, 3),
+     ("openmpi", 4, 16, 4), ("openmpi", 4, 6, 6), ("slurm", 32, 16, 1)],
+)  # fmt: skip
+def test_ranks_of_a_machine_divide_its_processors(monkeypatch, launcher, local, allowed, expected):
+    """Of 16; a launcher that has done so leaves each rank fewer."""
+    monkeypatch.setattr(session, "available_cpus", lambda: allowed)
+    monkeypatch.setattr(session.os, "cpu_count", lambda: 16)
+    config, control = load_config("toy.yaml"), Control(World(1, 2 * local, local - 1, local, launcher))
+    source, network = make_source(config, "train"), make_network(config)
+    for given, threads in (("auto", expected), (5, 5)):
+        config = load_config("toy.yaml", [f"data.threads={given}"])
+        with make_pipeline(config, network, config.data.train, source, NumPy(), control, train=True) as pipeline:
+            assert (pipeline.threads, pipeline.rank, pipeline.world) == (threads, 1, 2 * local)

@@ -48,8 +48,8 @@ def test_matplotlib_says_nothing_of_its_own_folders(run):
 def test_predictions_name_the_true_class_of_each_image(run):
     shown = predictions(find_checkpoint(run, print), NumPy(), print)
     assert len(shown) == 12
-    assert all(f"/val/{truth}/" in prediction.path for truth, prediction in shown)
-    assert {truth for truth, _ in shown} == {"a", "b", "c"}
+    assert all(f"/val/{truth}/" in prediction.path for truth, prediction, _ in shown)
+    assert {truth for truth, *_ in shown} == {"a", "b", "c"}
 
 
 def test_without_the_validation_images_the_rest_is_drawn(run, capsys):

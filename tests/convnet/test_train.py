@@ -57,7 +57,7 @@ class FakeEngine:
     def __init__(self):
         self.losses = []
 
-    def train(self, pixels, mirror, labels, *, step, rates, total):
+    def train(self, labels, *, step, rates, total):
         self.losses.append(float(step * np.count_nonzero(labels >= 0)))
 
     def history(self, begin, end):
@@ -75,7 +75,8 @@ def batches(samples=6, size=2, labels=0):
     while True:
         for position in range(0, samples, size):
             n = min(size, samples - position)
-            yield Fake(labels=np.full(n, labels), epoch=epoch, position=position, total=n, pixels=None, mirror=None)
+            given = np.full(n, labels)
+            yield Fake(labels=given, epoch=epoch, position=position, total=n, inputs={"labels": given})
         epoch += 1
 
 

@@ -105,7 +105,8 @@ def share_shapes(op: Op, g: Any) -> Shapes:
 
 def logreg_shapes(op: Op, g: Any) -> Shapes:
     logits = (g.classes, 1, 1, g.batch)
-    return {"x": logits, "p": logits, "dx": logits, "labels": (g.batch,), "y": (1 + len(g.topk), 1, 1, g.batch)}
+    of_samples = dict.fromkeys(("labels", "second", "share"), (g.batch,))
+    return {"x": logits, "p": logits, "dx": logits, **of_samples, "y": (1 + len(g.topk), 1, 1, g.batch)}
 
 
 def target_shapes(op: Op, g: Any) -> Shapes:
@@ -141,7 +142,11 @@ def fc_shapes(op: Op, g: Any) -> Shapes:
 
 
 def prepare_shapes(op: Op, g: Any) -> Shapes:
-    return map_shapes(op, g) | {"pixels": (g.batch, g.height, g.width, g.channels), "mirror": (g.batch,)}
+    y, n, channels = (g.channels, g.height, g.width, g.batch), (g.batch,), (g.channels,)
+    images = {"pixels": (*n, g.source_h, g.source_w, *channels), "corner": (*n, 2), "mirror": n}
+    colours = {"colour": (*n, g.channels, g.channels + 2), "pull": n + channels}
+    boxes = {"erased": (*n, 4), "partner": n, "patch": (*n, 4), "blend": n}
+    return images | colours | boxes | {"mean": y[:3] if g.mean_image else channels, "std": channels, "y": y}
 
 
 def flat_shapes(op: Op, g: Any) -> Shapes:
@@ -168,7 +173,7 @@ SHAPES: dict[str, Callable[[Op, Any], Shapes]] = {
     "local.bgrad": unit_shapes,
     "eltwise.copy": copy_shapes,
     "batch": share_shapes,
-    "batch.labels": lambda op, g: {"x": (g.batch,), "y": (g.count,)},
+    **dict.fromkeys(("batch.labels", "batch.amounts"), lambda op, g: {"x": (g.batch,), "y": (g.count,)}),
     "cost.logreg_forward": logreg_shapes,
     "cost.logreg_backward": logreg_shapes,
     "cost.report": lambda op, g: {"y": (g.rows, 1, 1, g.batch), "history": (g.offset + g.rows + 1, g.ring)},
@@ -176,6 +181,7 @@ SHAPES: dict[str, Callable[[Op, Any], Shapes]] = {
     "cost.softmax_backward": map_shapes,
     "cost": target_shapes,
     "image.prepare": prepare_shapes,
+    "image.augment": prepare_shapes,
     "image.resize": resize_shapes,
     "image.rscale": resize_shapes,
     "update": flat_shapes,
@@ -216,8 +222,12 @@ def labels(g: cost.Logreg, rng: np.random.Generator, values: dict) -> dict:
     chosen = rng.integers(0, g.classes, g.batch, np.int32)
     chosen[:: max(5, g.batch // 3)] = -1
     chosen[2::7] = g.classes
+    second = rng.integers(-1, g.classes, g.batch, np.int32)
+    second[3::11] = g.classes
+    share = rng.choice([0, 0.25, 0.5, 0.7, 1], g.batch).astype(np.float32).astype(np.float64)
+    mixed = {"second": second, "share": share}
     tied = {"x": np.round(4 * values["x"]) / 4} if "x" in values else {}
-    return {"labels": chosen, "p": _uniform(rng, 0, 1, values["p"].shape), **tied}
+    return {"labels": chosen, **mixed, "p": _uniform(rng, 0, 1, values["p"].shape), **tied}
 
 
 def targets(g: Any, rng: np.random.Generator, values: dict) -> dict:
@@ -270,12 +280,41 @@ def moments(g: Any, rng: np.random.Generator, values: dict) -> dict:
 
 
 def pixels(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    """Windows on the image and over its edges; where it is as large as they are, most of them are all of it."""
+    spare = np.array([g.source_h - g.height, g.source_w - g.width])
+    corner = rng.integers(np.minimum(spare, 0) - 2, np.maximum(spare, 0) + 3, (g.batch, 2), np.int32)
+    corner[rng.random(g.batch) < 0.6] = 0
     return {
         "pixels": rng.integers(0, 256, values["pixels"].shape, np.uint8),
+        "corner": corner,
         "mirror": rng.integers(0, 2, g.batch, np.uint8),
-        "mean": _uniform(rng, 90, 130, (g.channels,)),
+        "mean": _uniform(rng, 90, 130, values["mean"].shape),
         "std": _uniform(rng, 40, 70, (g.channels,)),
     }
+
+
+def augmented(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    """Colours that leave 0..255, boxes that are empty or all, partners anywhere in the batch."""
+    colour = _uniform(rng, -0.5, 1.2, values["colour"].shape)
+    colour[..., g.channels] *= 20
+    partner = rng.integers(0, g.batch, g.batch) - np.arange(g.batch)
+    return pixels(g, rng, values) | {
+        "colour": colour,
+        "pull": _uniform(rng, -0.3, 0.6, values["pull"].shape),
+        "erased": _boxes(g, rng),
+        "partner": partner.astype(np.int32),
+        "patch": _boxes(g, rng),
+        "blend": _uniform(rng, 0, 1, (g.batch,)),
+    }
+
+
+def _boxes(g: Any, rng: np.random.Generator) -> np.ndarray:
+    """Top, left, height, width."""
+    sides = (g.height, g.width)
+    ends = np.sort(rng.integers(0, np.add(sides, 1), (2, g.batch, 2), np.int32), axis=0)
+    boxes = np.concatenate([ends[0], ends[1] - ends[0]], axis=1)
+    boxes[::3] = (0, 0, *sides)
+    return boxes
 
 
 def rates(g: Any, rng: np.random.Generator, values: dict) -> dict:
@@ -356,6 +395,7 @@ SPECIAL: dict[str, Callable[[Any, np.random.Generator, dict], dict]] = {
     "cost.count": counted,
     "cost.report": lambda g, rng, values: clock(g, rng, values) | {"healthy": np.ones(1, np.int32)},
     "image.prepare": pixels,
+    "image.augment": augmented,
     "image.rscale": clock,
     "update.sgd": rates,
     "update.collect": rates,

@@ -83,7 +83,7 @@ BATCH = [
         batch.Shares(3, 2, 2, 5, parts=2, share=3, first=1, offset=2, length=7),
     ),
     *cases(
-        (batch.LABELS,),
+        (batch.LABELS, batch.AMOUNTS),
         batch.Labels(1, 1),
         batch.Labels(9, 5),  # padded
         batch.Labels(8, 24, first=2, run=4, stride=12),
@@ -210,11 +210,23 @@ COST = [
     ),
 ]
 
-IMAGE = cases(
-    (image.PREPARE,),
-    *(image.Prepare(*m) for m in MAPS),
-    image.Prepare(3, 2, 50, 33),  # rows of more than a tile
-)
+IMAGE = [
+    *cases((image.PREPARE,), *(image.Prepare(*m, *m[1:3], mean_image=m[3] % 2 == 1) for m in MAPS)),
+    *cases(
+        (image.PREPARE,),
+        image.Prepare(3, 2, 150, 33, 2, 150),  # rows of more than a tile
+        image.Prepare(3, 5, 4, 5, 8, 9),  # from larger images
+        image.Prepare(1, 9, 8, 40, 5, 6, mean_image=True),  # from smaller ones
+        image.Prepare(800, 1, 3, 33, 2, 2),  # of more channels than a tile of all samples holds
+    ),
+    *cases((image.AUGMENT,), *(image.Augment(*m, *m[1:3], contrast=m[3] % 2 == 1) for m in MAPS[:-1])),
+    *cases(
+        (image.AUGMENT,),
+        image.Augment(3, 2, 150, 33, 3, 151, contrast=True),
+        image.Augment(3, 5, 4, 5, 8, 9, mean_image=True, contrast=True),
+        image.Augment(1, 9, 8, 40, 5, 6, contrast=True),
+    ),
+]
 PIXELS = ((3, 1, 1, 1), (3, 1, 1, 32), (3, 7, 5, 1), (3, 4, 6, 3), (3, 1, 2, 128))
 IMAGE += [
     *cases((image.FLIP,), *(image.Flip(*m) for m in MAPS)),

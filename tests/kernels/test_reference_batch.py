@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernels.batch import JOIN, LABELS, SPLIT, Labels, Shares
+from kernels.batch import AMOUNTS, JOIN, LABELS, SPLIT, Labels, Shares
 
 
 def split(x, **options):
@@ -47,7 +47,10 @@ def test_joining_some_samples_leaves_the_others(x):
         ({"count": 4, "first": 4, "run": 2, "stride": 5}, [4, 5, 9, -1]),
     ],
 )
-def test_labels_come_in_runs(options, expected):
+def test_labels_and_amounts_come_in_runs(options, expected):
     y = np.full(options["count"], 99, np.int32)
     LABELS.reference(Labels(batch=10, **options), np.arange(10, dtype=np.int32), y)
     assert y.tolist() == expected
+    found = np.full(options["count"], np.nan)
+    AMOUNTS.reference(Labels(batch=10, **options), np.arange(10) / 4, found)
+    assert found.tolist() == [max(place, 0) / 4 for place in expected]

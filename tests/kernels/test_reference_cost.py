@@ -18,13 +18,13 @@ from kernels.cost import (
 )
 
 
-def logreg(logits, labels, **options):
+def logreg(logits, labels, second=None, share=None, **options):
     """Per sample the loss and the error for each k of `topk`, of logits [K, N]."""
     classes, batch = np.shape(logits)
     g = Logreg(classes, batch, **options)
     x, p = np.reshape(logits, (classes, 1, 1, batch)).astype(float), np.empty((classes, 1, 1, batch))
     y = np.empty((1 + len(g.topk), 1, 1, batch))
-    LOGREG_FORWARD.reference(g, x, np.array(labels, np.int32), p, y)
+    LOGREG_FORWARD.reference(g, x, np.array(labels, np.int32), second, share, p, y)
     return y.reshape(-1, batch)
 
 
@@ -63,7 +63,8 @@ def test_labels_that_are_no_class():
     y = logreg(np.zeros((3, 3)), [-1, 3, 2**31 - 1], topk=(1, 2))
     np.testing.assert_array_equal(y, [[0, np.nan, np.nan], [0, 1, 1], [0, 1, 1]])
     dx = np.empty((3, 1, 1, 3))
-    LOGREG_BACKWARD.reference(Logreg(3, 3), np.full((3, 1, 1, 3), 1 / 3), np.array([-1, 0, 2], np.int32), dx, 0.0)
+    labels = np.array([-1, 0, 2], np.int32)
+    LOGREG_BACKWARD.reference(Logreg(3, 3), np.full((3, 1, 1, 3), 1 / 3), labels, None, None, dx, 0.0)
     np.testing.assert_allclose(dx[:, 0, 0], np.array([[0, -2, 1], [0, 1, 1], [0, 1, -2]]) / 3)
 
 
@@ -83,10 +84,37 @@ def test_targets_of_labels():
         (1, [[np.nan, -1, 0, np.nan]]),
     ):
         t = np.empty((classes, 1, 1, 4))
-        ONE_HOT.reference(OneHot(classes, 4), labels, t)
+        ONE_HOT.reference(OneHot(classes, 4), labels, None, None, t)
         np.testing.assert_array_equal(t[:, 0, 0], expected)
-    ONE_HOT.reference(OneHot(1, 2), np.array([1, 0], np.int32), t := np.empty((1, 1, 1, 2)))
+    ONE_HOT.reference(OneHot(1, 2), np.array([1, 0], np.int32), None, None, t := np.empty((1, 1, 1, 2)))
     assert t.ravel().tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_loss_of_a_mixed_sample_is_that_of_its_labels(smoothing):
+    """Each with its share; the error is that of the label with the larger one."""
+    rng = np.random.default_rng(0)
+    logits, labels, second = rng.standard_normal((6, 40)), rng.integers(0, 6, 40), rng.integers(-1, 6, 40)
+    share = rng.choice([0, 0.3, 0.5, 0.9, 1], 40)
+    found = logreg(logits, labels, second, share, smoothing=smoothing)
+    first, other = (logreg(logits, given, smoothing=smoothing) for given in (labels, np.maximum(second, 0)))
+    whole = np.where(second < 0, 1, share)
+    np.testing.assert_allclose(found[0], whole * first[0] + (1 - whole) * other[0])
+    np.testing.assert_array_equal(found[1:], np.where(whole >= 0.5, first[1:], other[1:]))
+
+
+def test_a_mixed_sample_of_no_class():
+    y = logreg(np.zeros((3, 3)), [0, -1, 3], np.array([3, 1, -1]), np.full(3, 0.9), topk=(1, 2))
+    np.testing.assert_array_equal(y, [[np.nan, 0, np.nan], [1, 0, 1], [1, 0, 1]])
+
+
+def test_targets_of_mixed_labels():
+    labels, second, share = np.array([2, -1, 0, 1]), np.array([0, 1, -1, 3]), np.array([0.7, 0.7, 0.7, 0.7])
+    ONE_HOT.reference(OneHot(3, 4), labels, second, share, t := np.empty((3, 1, 1, 4)))
+    np.testing.assert_allclose(t[:, 0, 0].T, [[0.3, 0, 0.7], [-1, -1, -1], [1, 0, 0], [np.nan] * 3])
+    labels, second, share, t = np.array([1, 0]), np.array([0, 1]), np.array([0.6, 0.9]), np.empty((1, 1, 1, 2))
+    ONE_HOT.reference(OneHot(1, 2), labels, second, share, t)
+    np.testing.assert_allclose(t.ravel(), [0.6, 0.1])
 
 
 def test_counts_of_each_class_add_up():

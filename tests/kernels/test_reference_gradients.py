@@ -260,19 +260,23 @@ def test_costs_of_targets():
         check(loss, gradient, x, (1,))
 
 
+MIXED = np.array([1, -1, 2, 0], np.int32), np.array([0.7, 0.2, 0.4, 0.1])
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_logreg(smoothing):
+@pytest.mark.parametrize("second, share", [(None, None), MIXED], ids=["one label", "two labels"])
+def test_logreg(smoothing, second, share):
     """The gradient of scale times the summed loss; an unlabeled sample adds nothing."""
     g = cost.Logreg(classes=6, batch=4, topk=(1, 2), smoothing=smoothing, scale=0.3)
     labels, p = np.array([5, 0, -1, 3], np.int32), np.empty((6, 1, 1, 4))
 
     def loss(x, total):
         y = np.empty((3, 1, 1, 4))
-        cost.LOGREG_FORWARD.reference(g, x, labels, p, y)
+        cost.LOGREG_FORWARD.reference(g, x, labels, second, share, p, y)
         total[...] = g.scale * y[0].sum()
 
     def gradient(x, total, dtotal, dx):
-        cost.LOGREG_BACKWARD.reference(g, p, labels, dx, 0.0)
+        cost.LOGREG_BACKWARD.reference(g, p, labels, second, share, dx, 0.0)
         dx *= dtotal
 
     check(loss, gradient, normal((6, 1, 1, 4)), (1,))

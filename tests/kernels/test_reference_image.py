@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernels.image import BLUR, FLIP, PREPARE, RESIZE, RSCALE, Blur, Flip, Prepare, Resize, Rscale
+from kernels.image import AUGMENT, BLUR, FLIP, PREPARE, RESIZE, RSCALE, Augment, Blur, Flip, Prepare, Resize, Rscale
 from kernels.image.reference import draw, gaussian
 
 
@@ -11,10 +11,73 @@ def test_pixels():
     rng = np.random.default_rng(0)
     pixels, mirror = rng.integers(0, 256, (3, 4, 5, 2), np.uint8), np.array([0, 1, 1], np.uint8)
     mean, std, y = np.array([100.0, 120.0]), np.array([50.0, 60.0]), np.empty((2, 4, 5, 3))
-    PREPARE.reference(Prepare(2, 4, 5, 3), pixels, mirror, mean, std, y)
+    PREPARE.reference(Prepare(2, 4, 5, 3, 4, 5), pixels, np.zeros((3, 2), np.int32), mirror, mean, std, y)
     for c, h, w, n in np.ndindex(y.shape):
         source = pixels[n, h, 4 - w if mirror[n] else w, c]
         assert y[c, h, w, n] == (source - mean[c]) / std[c]
+
+
+def test_windows():
+    """From anywhere in the image and beyond its edges, where it is 0; a mean image stays where it is."""
+    rng, sides = np.random.default_rng(0), (6, 7)
+    pixels, std = rng.integers(0, 256, (9, *sides, 2), np.uint8), np.array([50.0, 60.0])
+    mean, y = rng.uniform(0, 255, (2, 4, 5)), np.empty((2, 4, 5, 9))
+    corner = np.array([(0, 0), (2, 2), (1, 0), (-1, 1), (4, -3), (-4, 0), (6, 0), (0, 7), (-9, -9)], np.int32)
+    mirror = np.arange(9).astype(np.uint8) % 3
+    PREPARE.reference(Prepare(2, 4, 5, 9, *sides, mean_image=True), pixels, corner, mirror, mean, std, y)
+    for c, h, w, n in np.ndindex(y.shape):
+        row, column = corner[n] + (h, 4 - w if mirror[n] else w)
+        inside = 0 <= row < 6 and 0 <= column < 7
+        assert y[c, h, w, n] == ((pixels[n, row, column, c] if inside else 0.0) - mean[c, h, w]) / std[c]
+
+
+def augmented(pixels, mean, std, **given):
+    """Of images of 4 x 5 pixels, unmoved."""
+    count, *_, channels = pixels.shape
+    names = ("colour", "pull", "erased", "partner", "patch", "blend")
+    still = {"corner": np.zeros((count, 2), np.int32), "mirror": np.arange(count) % 2}
+    y = np.empty((channels, 4, 5, count))
+    g = Augment(channels, 4, 5, count, 4, 5, contrast="pull" in given)
+    AUGMENT.reference(g, pixels=pixels, **still, **dict.fromkeys(names) | given, mean=mean, std=std, y=y)
+    return y
+
+
+def test_augmentation():
+    """Colours, the erased part, then the mix: each pixel by the definition."""
+    rng = np.random.default_rng(0)
+    pixels, mean, std = rng.integers(0, 256, (3, 4, 5, 3), np.uint8), rng.uniform(90, 130, 3), rng.uniform(40, 70, 3)
+    colour, pull = rng.uniform(-0.5, 1.2, (3, 3, 5)), rng.uniform(-0.3, 0.6, (3, 3))
+    erased, patch = (
+        np.array([[0, 0, 0, 0], [1, 2, 2, 3], [0, 0, 4, 5]]),
+        np.array([[0, 0, 4, 5], [1, 0, 3, 2], [2, 2, 0, 0]]),
+    )
+    partner, blend = np.array([1, 1, -2]), np.array([0.25, 0.0, 0.5])
+
+    def alone(c, h, w, n):
+        top, left, height, width = erased[n]
+        if top <= h < top + height and left <= w < left + width:
+            return 0.0
+        pixel, mean_colour = pixels[n, h, 4 - w if n % 2 else w].astype(float), pixels[n].mean((0, 1))
+        mixed = np.clip(colour[n, c, :3] @ pixel + pull[n] @ mean_colour, 0, 255)
+        return (mixed - mean[c] + colour[n, c, 3]) * colour[n, c, 4] / std[c]
+
+    given = {"colour": colour, "pull": pull, "erased": erased, "partner": partner, "patch": patch, "blend": blend}
+    y = augmented(pixels, mean, std, **given)
+    for c, h, w, n in np.ndindex(y.shape):
+        top, left, height, width = patch[n]
+        inside = top <= h < top + height and left <= w < left + width
+        share = blend[n] if inside else 1.0
+        expected = share * alone(c, h, w, n) + (1 - share) * alone(c, h, w, n + partner[n])
+        assert y[c, h, w, n] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_nothing_is_changed_by_nothing():
+    pixels, mean, std = np.random.default_rng(0).integers(0, 256, (2, 4, 5, 3), np.uint8), np.ones(3), np.full(3, 2.0)
+    unchanged = augmented(pixels, mean, std)
+    plain = np.concatenate([np.eye(3), np.zeros((3, 1)), np.ones((3, 1))], axis=1)
+    same = augmented(pixels, mean, std, colour=np.stack([plain, plain]), erased=np.zeros((2, 4), int))
+    np.testing.assert_array_equal(same, unchanged)
+    np.testing.assert_array_equal(unchanged[..., 0], (pixels[0].transpose(2, 0, 1) - 1.0) / 2)
 
 
 def values(*shape):

@@ -48,6 +48,7 @@ def _step_inputs(case: Case, rng: np.random.Generator) -> Feed:
     if not case.inputs:
         channels, height, width = extent(case.layer.output())
         feed["pixels"] = rng.integers(0, 256, (case.batch, height, width, channels))
+        feed["corner"] = np.arange(2 * case.batch).reshape(-1, 2) % 3 - 1
         feed["mirror"] = np.arange(case.batch) % 2
         feed["mean"], feed["std"] = np.float32(rng.uniform((90, 40), (130, 70), (channels, 2))).T.astype(np.float64)
     return feed
@@ -148,6 +149,7 @@ class Recording:
         if not self.case.inputs:
             channels, height, width = extent(self.case.layer.output())
             inputs["pixels"] = self._value("pixels", (self.case.batch, height, width, channels), np.uint8)
+            inputs["corner"] = self._value("corner", (self.case.batch, 2), np.int32)
             inputs["mirror"] = self._value("mirror", (self.case.batch,), np.uint8)
             inputs |= {key: self._value(key, (channels,)) for key in ("mean", "std")}
         return inputs

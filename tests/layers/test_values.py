@@ -358,7 +358,8 @@ def test_sum_and_concatenation():
 def test_pixels_are_mirrored_and_scaled():
     row = case(Data(channels=2, size=(1, 3)), batch=2)
     pixels = np.array([[[0, 10], [1, 20], [2, 30]], [[0, 10], [1, 20], [2, 30]]])[:, None]
-    given = {"pixels": pixels, "mirror": np.array([0, 1]), "mean": np.array([1.0, 10]), "std": np.array([1.0, 10])}
+    given = {"pixels": pixels, "mirror": np.array([0, 1]), "corner": np.zeros((2, 2), int)}
+    given |= {"mean": np.array([1.0, 10]), "std": np.array([1.0, 10])}
     y = run(row, make_feed(row) | given)["a.y"]
     np.testing.assert_array_equal(y[..., 0], [[[-1, 0, 1]], [[0, 1, 2]]])
     np.testing.assert_array_equal(y[..., 1], [[[1, 0, -1]], [[2, 1, 0]]])

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from safetensors.numpy import load_file
 
 from convnet.parallel.launch import launch
+from tests.convnet.test_inputs import OF_FILE, STATISTICS
 from tests.convnet.toy import CONFIG, ROOT, convnet, environment, results, rows, write_toy
 
 pytest.importorskip("mpi4py")
@@ -114,6 +116,32 @@ def test_a_short_last_batch_that_leaves_a_rank_without_images(toy):
     convnet("train", "toy.yaml", "--device", "cpu", "train.last_batch=keep", "run.dir=runs/one", cwd=toy)
     train(3, "train.last_batch=keep", "run.dir=runs/three", cwd=toy)
     assert_same_run(toy / "runs/three", toy / "runs/one", 1e-3)
+
+
+@pytest.fixture
+def raw(toy):
+    """The toy's images as an array of pixels, with the statistics of their colours."""
+    for split in ("train", "val"):
+        images = [np.asarray(Image.open(path))[..., None] for path in sorted((toy / "images" / split).glob("*/*.jpg"))]
+        (toy / "raw" / split).mkdir(parents=True)
+        np.save(toy / "raw" / split / "images.npy", np.stack(images))
+        np.save(toy / "raw" / split / "labels.npy", np.repeat(np.arange(3), len(images) // 3))
+    (toy / "classes.txt").write_text("a\nb\nc\n")
+    STATISTICS.save(toy / "s.npz")
+    train, val = (f"type: raw, path: raw/{split}, class_list: classes.txt" for split in ("train", "val"))
+    augmented = "crop: random, mirror: true, color_noise: 0.1, random_erasing: 0.5, mixup: 0.2, cutmix: 1"
+    return [f"data.train={{{train}, {augmented}}}", f"data.val={{{val}}}", *OF_FILE, "train.last_batch=keep"]
+
+
+@pytest.mark.parametrize("ranks, parallel", [(2, "data"), (3, "{fc: model, scheme: B}")])
+def test_raw_images_mixed_in_pairs(toy, raw, ranks, parallel):
+    """A batch of 5, whose third pair is a single image, and a last one of 1; the mean image is in the checkpoint."""
+    convnet("train", "toy.yaml", "--device", "cpu", *raw, "run.dir=runs/one", cwd=toy)
+    _, err = train(ranks, *raw, "run.dir=runs/all", f"parallel={parallel}", cwd=toy)
+    assert not err
+    assert_same_run(toy / "runs/all", toy / "runs/one", 1e-3)
+    kept = files(toy / "runs/all")[0]["inputs.safetensors"][1]
+    np.testing.assert_array_equal(kept["mean"], STATISTICS.centre(10, 10).astype(np.float32))
 
 
 def test_a_run_goes_on_with_another_number_of_ranks(folder, toy):

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from convnet.console import Console, duration, json_line
+from convnet.data.advice import MUCH
 from convnet.errors import naming
 from convnet.results import Results
 from convnet.train.extension import Extension, Trigger
@@ -34,6 +35,7 @@ Row = dict[str, Any]
 class Log(Extension):
     """run: the first row. learning_rate: the solver's at an update counted from 0. results: what rows report.
 
+    advice: makes a sentence of the share of time spent waiting for data; said once, where that is much.
     All ranks make the rows together; the first writes them.
     """
 
@@ -48,12 +50,14 @@ class Log(Extension):
         run: Row,
         learning_rate: Callable[[int], float],
         results: Results,
+        advice: Callable[[float], str] | None = None,
     ):
         super().__init__(lambda trainer: bool(trainer.rows) or due(trainer))
         self.path, self.console, self.run, self.results = path, console, run, results
-        self.log_due, self.learning_rate = due, learning_rate
+        self.log_due, self.learning_rate, self.advice = due, learning_rate, advice
         self._last = (0.0, 0.0, 0)  # seconds, seconds waited and images at the last row
         self._began = time.perf_counter(), 0
+        self._rows = 0  # of training, so far
 
     def start(self, trainer: Trainer) -> None:
         if trainer.control.rank == 0:
@@ -78,6 +82,13 @@ class Log(Extension):
             trainer.window = type(trainer.window)()
         self.flush(trainer)
 
+    def advise(self, waited: float, seconds: float) -> None:
+        """Not of less than a second, nor after the first row of this process, in whose time everything starts."""
+        if self._rows and self.advice and waited > max(1.0, MUCH * seconds):
+            self.console.warn(self.advice(min(waited / seconds, 1.0)))
+            self.advice = None
+        self._rows += 1
+
     def flush(self, trainer: Trainer) -> None:
         """Write, then print, what waits."""
         for row in trainer.rows if trainer.control.rank == 0 else ():
@@ -98,6 +109,7 @@ class Log(Extension):
         seconds, waited, images = self._span(trainer)
         speeds, waits = zip(*trainer.control.exchange([images / seconds, min(waited / seconds, 1.0)]), strict=True)
         ranks = {"ranks": {"images_per_second": speeds, "wait_share": waits}} if len(speeds) > 1 else {}
+        self.advise(waited, seconds)
         return {
             "event": "train",
             **_where(trainer),

@@ -75,7 +75,8 @@ def test_images_without_class_folders(tmp_path):
         FolderSource(tmp_path)
     assert str(error.value) == (
         f"'{tmp_path}': expected one folder of images for each class, such as '{tmp_path}/cat/1.jpg', "
-        "found 7 images and no folders"
+        "found 7 images and no folders; `convnet prepare imagenet` puts the images of ImageNet's archives into their "
+        "classes"
     )
 
 

@@ -1,0 +1,66 @@
+"""Whether a prepared dataset still is what was written: every image is read, compared and decoded."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from convnet.cpus import available_cpus
+from convnet.data.decode import decode
+from convnet.data.errors import DataError, DecodeError
+from convnet.data.sources.base import Place
+from convnet.data.sources.index import NAME, Index, digest
+from convnet.processes import in_processes
+
+PIECE = 64  # images that a process takes at a time
+
+
+@dataclass(frozen=True)
+class Check:
+    """Some images of an index, for one process."""
+
+    places: list[Place]
+    digests: list[bytes]
+    encoded: bool
+
+
+def verify(root: Path, bar: Callable[..., Any], workers: int = 0) -> list[str]:
+    """What is wrong, an image a line: it cannot be read, its bytes have changed, or it cannot be decoded."""
+    if not (root / NAME).exists():
+        raise DataError(f"'{root}' has no {NAME}: it is not prepared, or not to the end")
+    index = Index.load(root / NAME)
+    wrong: list[str] = []
+    with bar(total=len(index), unit="image", desc=f"verify {root.name}") as shown:
+        for found in in_processes(_faults, _checks(root, index), workers or available_cpus()):
+            wrong += [fault for fault in found if fault]
+            shown.update(len(found))
+    return wrong
+
+
+def _checks(root: Path, index: Index) -> Iterator[Check]:
+    kind, files = index.meta["format"], [str(root / file["name"]) for file in index.meta["files"]]
+    for first in range(0, len(index), PIECE):
+        rows = range(first, min(first + PIECE, len(index)))
+        if kind == "folder":
+            places = [Place(str(root / index.names[i])) for i in rows]
+        else:
+            numbers = [[int(index[name][i]) for name in ("shard", "offset", "size")] for i in rows]
+            places = [Place(files[n[0]], index.names[i], n[1], n[2]) for i, n in zip(rows, numbers, strict=True)]
+        yield Check(places, [index["digest"][i].tobytes() for i in rows], kind != "raw")
+
+
+def _faults(check: Check) -> list[str]:
+    """What is wrong with each image; "": nothing."""
+    return [_fault(place, expected, check.encoded) for place, expected in zip(check.places, check.digests, strict=True)]
+
+
+def _fault(place: Place, expected: bytes, encoded: bool) -> str:
+    try:
+        data = place.read()
+        if digest(data) != expected:
+            return f"'{place}' has changed since it was prepared"
+        if encoded:
+            decode(data, str(place))
+    except DecodeError as error:
+        return str(error)
+    return ""
