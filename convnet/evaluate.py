@@ -94,7 +94,7 @@ def evaluate(
     """
     began, before, tally = time.perf_counter(), engine.counts(evaluated=True), _Tally(engine, len(classes), views)
     control, sizes = control or Control(), set[int]()
-    for batch in batches:
+    for batch in control.reading(batches):
         if stop():
             return None
         with control.busy(batch.total not in sizes):  # kernels of a new size are compiled
@@ -189,6 +189,7 @@ def evaluate_checkpoint(
     with (
         session.make_pipeline(config, engine.network, config.data.val, source, backend, **options) as pipeline,
         bar(total=len(source), unit="image", desc="eval") as shown,
+        control.watched(config.parallel.timeout),
     ):
         result = evaluate_images(engine, pipeline, classes, views=views, progress=shown.update, control=control)
     assert result is not None  # nothing stops it

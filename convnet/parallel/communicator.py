@@ -1,6 +1,7 @@
 """Communicators: how the ranks of a job move arrays between them."""
 
 import ctypes
+import faulthandler
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from kernels.bfloat16 import narrow, widen
 
 Run = Callable[[], object]
 CHUNK = 1 << 20  # elements that hosts exchange at a time: every rank holds the part of each
+CONNECT = 60  # seconds in which NCCL connects
 FUNCTIONS = {"sum": np.add, "min": np.minimum}
 NCCL_TYPES = {
     "float32": "NCCL_FLOAT32",
@@ -191,10 +193,15 @@ class Nccl(Communicator):
         """Made when all ranks come here, with the device chosen.
 
         It is never destroyed: that hangs while a graph which holds its work lives, and the end of a process leaves the
-        order to chance.
+        order to chance. CuPy keeps the lock of Python while it waits for the others, so that no thread of this process
+        could see that one of them is gone: only a clock without that lock ends it.
         """
-        own = self._nccl.get_unique_id() if self.rank == 0 else b""
-        made = self._nccl.NcclCommunicator(self.size, self._share(own), self.rank)
+        key = self._share(self._nccl.get_unique_id() if self.rank == 0 else b"")
+        faulthandler.dump_traceback_later(CONNECT, exit=True, file=2)
+        try:
+            made = self._nccl.NcclCommunicator(self.size, key, self.rank)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
         return made
 

@@ -13,20 +13,23 @@ be called by all ranks in the same order; that one of them calls another is an e
     control.agree(code, seconds)    together, without waiting; see below
     control.progress()              a step, or a batch of an evaluation, is done: the job is alive
     with control.busy():            what may take long in here is no hang: files, compilation, waiting for images
+    with control.waiting():         within that, what may be one: the device
     control.warn(text)              a warning of another rank than 0, which that shows
 
 A rank that fails, dies or hangs ends all: see watch.py.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from convnet.parallel.spoke import End
 from convnet.parallel.world import World
+
+T = TypeVar("T")
 
 
 class Control:
@@ -75,6 +78,21 @@ class Control:
     def watched(self, timeout: float) -> Iterator[None]:
         """Within, progress is expected: where no rank makes any for so many seconds, the job ends."""
         yield
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within `busy`, what may be a hang after all: the device runs what it does together with others."""
+        yield
+
+    def reading(self, batches: Iterable[T]) -> Iterator[T]:
+        """The batches; waiting for images is no hang."""
+        source = iter(batches)
+        while True:
+            with self.busy():
+                found = next(source, None)
+            if found is None:
+                return
+            yield found
 
     def warn(self, text: str) -> None:
         """Have rank 0 show a warning of another rank."""
@@ -139,6 +157,11 @@ class Joined(Control):
     @contextmanager
     def busy(self, really: bool = True) -> Iterator[None]:
         with self._end.pulse.occupied() if really else nullcontext():
+            yield
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        with self._end.pulse.waiting():
             yield
 
     @contextmanager

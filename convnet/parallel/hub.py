@@ -95,6 +95,7 @@ class Hub(End):
             made, data = JOIN[ordered[0][0]["what"]](ordered)
             if head["what"] == "agreement":
                 made["every"] = self._pace.every()
+        self.health.moved()
         result = {"kind": "result", "ticket": ticket, **made}
         self._tell(result, data)
         self.put(ticket, (result, data))

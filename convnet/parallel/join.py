@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import re
 import signal
 import socket
 import time
@@ -70,7 +71,7 @@ def same(control: Control, what: str, value: str) -> None:
 
 
 def _meet(world: World, warn: Callable[[str], None], environ: Mapping[str, str]) -> Joined:
-    seconds = float(environ.get(SECONDS, 60))
+    seconds = _patience(environ)
     listener, meeting = arrange(world, environ)
     if listener is None:
         line = connect(meeting.address, meeting.key, seconds)
@@ -79,6 +80,14 @@ def _meet(world: World, warn: Callable[[str], None], environ: Mapping[str, str])
     with listener:
         lines = _welcome(listener, meeting.key, world, seconds)
     return Joined(world, Hub(lines, warn))
+
+
+def _patience(environ: Mapping[str, str]) -> float:
+    """Seconds in which all ranks have to come."""
+    text = environ.get(SECONDS, "60")
+    if not re.fullmatch(r"\d{1,6}(\.\d+)?", text):
+        raise UserError(f"{SECONDS}: expected seconds, such as 60, found '{text}'")
+    return float(text)
 
 
 def _welcome(listener: socket.socket, key: bytes, world: World, seconds: float) -> dict[int, Line]:
@@ -93,7 +102,8 @@ def _welcome(listener: socket.socket, key: bytes, world: World, seconds: float) 
                 raise UserError(f"rank {', '.join(map(str, missing))} of {world.size} did not come in {seconds:g} s")
             if line := accept(listener, key):
                 came.append(line)
-                lines[_rank(line, world, missing)] = line
+                with contextlib.suppress(EOFError, OSError):  # it has ended since
+                    lines[_rank(line, world, missing)] = line
     except UserError:
         for line in came:
             with contextlib.suppress(OSError):

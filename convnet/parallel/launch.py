@@ -32,6 +32,7 @@ TOLD = 0.7  # seconds after the first failure in which ranks may say more, and e
 ASKED = 1.0  # seconds from then to SIGTERM for those that are left ...
 KILLED = 2.5  # ... and to SIGKILL
 SAVING = 10.0  # seconds after which ranks that were asked to stop, of which one has ended, are taken for hanging
+ENDING = 60.0  # the same of those that have done all
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOPPED = tuple(128 + number for number in SIGNALS)  # exit statuses of ranks that a signal has stopped
 SAYS_WHY = (0, 1, 2)  # exit statuses of a rank that says itself why it ends
@@ -92,6 +93,7 @@ class Group:
         self.ranks: list[subprocess.Popen] = []
         self.signal = 0  # the first that came
         self.told: list[dict[str, Any]] = []  # what ranks report, in the order in which it came
+        self._rest = b""  # of a report that has not come to its end
         self._failed = math.inf  # when
         self._ended: dict[int, int] = {}  # status, in the order in which it was seen
         self._sent: set[int] = set()  # signals, because of the failure
@@ -137,8 +139,8 @@ class Group:
         for rank, process in enumerate(self.ranks):
             if rank not in self._ended and process.poll() is not None:
                 self._ended[rank] = process.returncode
-                if process.returncode and self._failed == math.inf:
-                    self._failed = time.monotonic() + (SAVING if process.returncode in STOPPED else 0)
+                grace = ENDING if not process.returncode else SAVING if process.returncode in STOPPED else 0.0
+                self._failed = min(self._failed, time.monotonic() + grace)
         late = time.monotonic() - self._failed
         if late > TOLD:
             self.show()
@@ -148,7 +150,8 @@ class Group:
                 self.kill(number)
 
     def _read(self) -> None:
-        for line in (self._reports.read() or b"").splitlines():
+        *lines, self._rest = (self._rest + (self._reports.read() or b"")).split(b"\n")
+        for line in lines:
             self.told.append(json.loads(line))
             self._failed = min(self._failed, time.monotonic())
 
@@ -157,7 +160,9 @@ class Group:
         return status in STOPPED or (self.signal > 0 and status == -self.signal)
 
     def forward(self, number: int) -> None:
-        """A signal came."""
+        """A signal came; ranks that a second Ctrl-C does not abort are ended, too."""
+        if self.signal and number == signal.SIGINT:
+            self._failed = min(self._failed, time.monotonic())
         self.signal = self.signal or number
         self.kill(number)
 
@@ -203,10 +208,11 @@ class Group:
             return 0
         rank, status = next(iter(failed.items()))
         cause = self._cause()
-        if cause is None and self._stopped(status):
+        if cause is None and (self.signal or self._stopped(status)):
             return 128 + self.signal if self.signal else status
         if cause is None:
-            self.told.append({"rank": rank, "text": f"ended with exit status {status}", "code": status, "guess": True})
+            text = f"ended with exit status {status}" if status > 0 else "does not end"
+            self.told.append({"rank": rank, "text": text, "code": max(status, 1), "guess": True})
         self.show()
         found = self._cause()
         return found[1] if found else 1

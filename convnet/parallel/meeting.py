@@ -44,7 +44,7 @@ def meeting_of(world: World, environ: Mapping[str, str]) -> Meeting:
     if not host:
         raise UserError(f"{world.told}, on several machines; set MASTER_ADDR to the one that rank 0 runs on")
     job = "-".join(environ.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID"))
-    return Meeting((host, _port(world, environ)), environ.get(KEY, f"convnet {job}").encode())
+    return Meeting((host, _port(world, environ)), (environ.get(KEY) or f"convnet {job}").encode())
 
 
 def _port(world: World, environ: Mapping[str, str]) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from convnet.graph.net import Network, Node
 from layers.base import LABELS, Param
@@ -158,13 +157,3 @@ class Placement:
                 raise ConfigError(f"scheme {scheme} needs all layers behind fc layers in its passes", path)
             if home != DATA and node.states:
                 raise ConfigError(f"{node.layer.type} needs the batch at once; expected parallel.scheme A", path)
-
-
-def solo(network: Network) -> Placement:
-    """All of a network on each rank, for the rank's own samples."""
-    return Placement(network, dict.fromkeys(network.nodes, DATA), 0, 1)
-
-
-def make(network: Network, world: Any, *, sharded: bool) -> Placement:
-    """That of a rank: `world` has a rank and a size."""
-    return Placement(network, homes(network, world.size, sharded=sharded), world.rank, world.size)

@@ -48,7 +48,7 @@ class End(threading.Thread):
 
     def take(self, ticket: str) -> Part:
         """Wait for a result. Should it never come, the thread ends the process."""
-        with self._came:
+        with self.pulse.waiting(), self._came:
             while ticket not in self._mail:
                 self._came.wait(BEAT)
             return self._mail.pop(ticket)

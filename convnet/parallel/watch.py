@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 WAITS = "convnet/parallel/"  # where a rank is that waits for others
 TIMEOUT = 10.0
 LONG = 600.0  # seconds after which even what may take long is taken for a hang
+UNWATCHED = 3600.0  # the same, before training and after it
 
 
 @dataclass
@@ -52,6 +53,17 @@ class Pulse:
             self.busy -= 1
             self.spent += 0.0 if self.busy else time.monotonic() - began
 
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within what may take long, this may not: other ranks are waited for, or the device, and so they are."""
+        busy, began = self.busy, time.monotonic()
+        self.busy = 0
+        try:
+            yield
+        finally:
+            self.busy = busy
+            self.spent -= time.monotonic() - began if busy else 0.0
+
     def beat(self) -> dict[str, Any]:
         """The message."""
         return {"kind": "beat", "done": self.done, "longest": self.longest, "busy": self.busy, "at": place()}
@@ -69,7 +81,7 @@ def place() -> str:
 
 
 class Health:
-    """Signs of life of all ranks. `timeout` is of silence; also of a standstill, while `watching`."""
+    """Signs of life of all ranks. `timeout` is of silence; also of a standstill, which is shorter while `watching`."""
 
     def __init__(self, size: int):
         now = time.monotonic()
@@ -84,28 +96,32 @@ class Health:
         if beat is None:
             return
         if beat["done"] != self.beats[rank]["done"]:
-            self._moved = self._rested = self.heard[rank]
+            self.moved()
         if beat["busy"]:
             self._rested = self.heard[rank]
         self.beats[rank] = beat
 
-    def watch(self, timeout: float) -> None:
-        """From now on also for a standstill; 0: no more."""
-        self.watching, self.timeout = timeout > 0, timeout or TIMEOUT
+    def moved(self) -> None:
+        """A step is done, or something that all ranks do together."""
         self._moved = self._rested = time.monotonic()
+
+    def watch(self, timeout: float) -> None:
+        """From now on closely for a standstill; 0: no more."""
+        self.watching, self.timeout = timeout > 0, timeout or TIMEOUT
+        self.moved()
 
     def fault(self) -> tuple[int, str] | None:
         """The rank to blame, and for what."""
         now = time.monotonic()
         if now - self._looked > 3 * BEAT:  # this process was stopped itself
             self.heard = [now] * len(self.heard)
-            self._moved = self._rested = now
+            self.moved()
         self._looked = now
         for rank, heard in enumerate(self.heard):
             if now - heard > self.timeout:
                 return rank, f"no sign of life for {now - heard:.0f} s: it is stopped, or its machine cannot be reached"
-        limit = self.timeout + 2 * max(beat["longest"] for beat in self.beats)
-        if self.watching and (now - self._rested > limit or now - self._moved > limit + LONG):
+        limit = self.timeout + 2 * max(beat["longest"] for beat in self.beats) if self.watching else UNWATCHED
+        if now - self._rested > limit or now - self._moved > limit + LONG:
             return self._hanging(now - self._moved)
         return None
 

@@ -94,6 +94,7 @@ def connect(address: Address, key: bytes, seconds: float) -> Line:
         answer_challenge(line.connection, key)
         deliver_challenge(line.connection, key)
     except (EOFError, OSError, AuthenticationError, AssertionError):
+        line.close()
         text = f"what answers at {place} is not rank 0 of this job"
         raise UserError(f"{text}; set {PORT} to a free port, the same for all ranks") from None
     return line

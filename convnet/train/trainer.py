@@ -113,7 +113,8 @@ class Trainer:
 
         def fence() -> None:
             began = time.perf_counter()
-            wait()
+            with self.control.waiting():
+                wait()
             self._fenced += time.perf_counter() - began
 
         return fence

@@ -14,6 +14,7 @@ from convnet.device import open_device
 from convnet.evaluate import Evaluation, evaluate, score
 from convnet.run import find_checkpoint
 from tests.convnet.toy import train_toy
+from tests.parallel.watched import Watched
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,14 @@ def test_where_nothing_can_be_read_there_is_no_result(trained, tmp_path, monkeyp
 def test_stopping():
     engine, batches = fake([np.array([[1.0], [0.0]])], [0])
     assert evaluate(engine, batches, ["a", "b"], stop=lambda: True) is None
+
+
+def test_images_may_take_long():
+    control, (engine, batches) = Watched(), fake([np.array([[1.0], [0.0]])] * 2, [0])
+    answer, engine.evaluate = engine.evaluate, lambda *_, **__: control.note("network") or answer(*_, **__)
+    evaluate(engine, control.noting("images", batches), ["a", "b"], views=2, control=control)
+    # Kernels are compiled for the first batch of a size.
+    assert control.seen == [("images", True), ("network", True), ("images", True), ("network", False)]
 
 
 def test_text_with_few_and_with_many_classes():

@@ -26,6 +26,7 @@ from convnet.train.extension import EDITOR, READER, WRITER, Extension, any_of, e
 from convnet.train.rates import RateTable, trainable
 from convnet.train.trainer import Trainer, Window
 from tests.convnet.toy import command, convnet, environment, last_files, results, rows, write_toy
+from tests.parallel.watched import Watched
 
 METRICS, CHECKPOINTS = Path("runs/toy/metrics.jsonl"), Path("runs/toy/checkpoints")
 
@@ -152,6 +153,24 @@ def test_minutes_are_of_training_since_the_last_checkpoint(monkeypatch):
             saved.append(run.step)
     assert saved == [3, 6, 9]
     assert run.state()["seconds"] == 9 * 60
+
+
+def test_images_may_take_long_but_not_the_device():
+    """A batch is read when the device is done with one before it, which it is not where ranks wait for each other."""
+    control, engine, before = Watched(), FakeEngine(), []
+
+    def read():
+        for batch in control.noting("images", batches()):
+            for earlier in before:
+                earlier.fence()
+            before[:] = [batch]
+            yield batch
+
+    engine.backend = SimpleNamespace(name="fake", fence=lambda: lambda: control.note("device"))
+    run = Trainer(engine, read(), epochs=2, steps_per_epoch=3, control=control)
+    run.update()
+    run.update()
+    assert control.seen == [("images", True), ("images", True), ("device", False)]
 
 
 def test_extensions_are_finished_when_one_fails():

@@ -5,7 +5,7 @@ import multiprocessing
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def together(size: int, function: Callable[..., Any], *arguments: Any) -> list[A
         for process in processes:
             process.start()
         try:
-            found = [_receive(process, pipes[rank][0], rank) for rank, process in enumerate(processes)]
+            found = _receive(processes, [pipe[0] for pipe in pipes])
             for process in processes:
                 process.join(30)
             assert [process.exitcode for process in processes] == [0] * size, "a rank does not end, or fails at its end"
@@ -43,14 +43,19 @@ def together(size: int, function: Callable[..., Any], *arguments: Any) -> list[A
                 process.kill()
 
 
-def _receive(process: Any, pipe: Any, rank: int) -> Any:
-    end = time.monotonic() + PATIENCE
-    while not pipe.poll(0.2):
-        assert process.is_alive() or pipe.poll(0), f"rank {rank} died with {process.exitcode}"
-        assert time.monotonic() < end, f"rank {rank} hangs"
-    result, error = pipe.recv()
-    assert not error, f"rank {rank}: {error}"
-    return result
+def _receive(processes: Sequence[Any], pipes: Sequence[Any]) -> list[Any]:
+    """The result of each rank; AssertionError at the first that fails, for whom the others may wait."""
+    end, found = time.monotonic() + PATIENCE, dict[int, Any]()
+    while len(found) < len(pipes):
+        waiting = [rank for rank in range(len(pipes)) if rank not in found]
+        assert time.monotonic() < end, f"ranks {waiting} hang"
+        for rank in waiting:
+            if pipes[rank].poll(0.1):
+                found[rank], error = pipes[rank].recv()
+                assert not error, f"rank {rank}: {error}"
+            else:
+                assert processes[rank].is_alive() or pipes[rank].poll(0), f"rank {rank} died"
+    return [found[rank] for rank in range(len(pipes))]
 
 
 def _rank(rank: int, size: int, folder: str, pipe: Any, function: Callable[..., Any], arguments: Any) -> None:
@@ -134,7 +139,10 @@ def train(
     for step in range(steps):
         if step == grow and ranks.rank == 1:
             samples, before = batch(made.eval_batch, made.network), made._arena.nbytes
-            made.plan("eval", 40)
+            longer = made.eval_batch
+            while made.planned <= before:  # also where workspaces take most of it
+                longer *= 2
+                made.plan("eval", longer)
             made.evaluate(samples["pixels"], samples["labels"])
             assert made._arena.nbytes > before
         advance(made, step, step + 1, EPOCH)

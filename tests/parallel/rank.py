@@ -12,6 +12,7 @@ import time
 import numpy as np
 
 from convnet.errors import UserError
+from convnet.parallel import launch as launcher
 from convnet.parallel.join import join, same
 from convnet.parallel.launch import launch
 from convnet.parallel.world import from_environment
@@ -38,6 +39,9 @@ def happen(what, control):
         os.kill(os.getpid(), getattr(signal, what))
     if what == "hang":
         time.sleep(1000)
+    if what == "device":  # waited for where images are read
+        with control.busy(), control.waiting():
+            time.sleep(1000)
     if what == "stray":
         control.barrier()
     if what == "differ":
@@ -49,7 +53,8 @@ def steps(what, who, control, request):
     for step in range(STEPS if what in ("end", "results") else 100000):
         if step == 2 and who in ("all", str(control.rank)):
             happen(what, control)
-        total = control.sum(np.array([control.rank + 1.0]))
+        with control.busy():  # the others may hang there, too
+            total = control.sum(np.array([control.rank + 1.0]))
         assert total == control.size * (control.size + 1) / 2
         control.progress()
         if step == 2 and control.rank == 0:
@@ -80,10 +85,14 @@ def results(control):
 def main(ranks, what, who="all"):
     world = from_environment(os.environ)
     if not world.launcher:
+        launcher.ENDING = 1.0
         return launch(int(ranks), sys.argv[1:], (sys.executable, "-W", "error", "-m", "tests.parallel.rank"))
     if what == "import" and who == str(world.rank):
         import convnet.no_such_module  # noqa: F401
-    if what == "early" and who == str(world.rank):
+    if what == "deaf":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        say("running")
+    if what == "deaf" or (what == "early" and who == str(world.rank)):
         time.sleep(1000)  # before it joins the others
     with (
         join(world, explain, say) as control,
@@ -93,8 +102,11 @@ def main(ranks, what, who="all"):
             same(control, "config", str(control.rank % 2))
         if what == "results":
             say(json.dumps([control.rank, results(control)]))
-        with control.watched(4.0 if what in ("hang", "SIGSTOP") else 10.0):
-            return steps(what, who, control, request)
+        with control.watched(3.0 if what in ("hang", "device", "SIGSTOP") else 10.0):
+            status = steps(what, who, control, request)
+    if what == "end" and who == str(world.rank):
+        time.sleep(1000)
+    return status
 
 
 if __name__ == "__main__":

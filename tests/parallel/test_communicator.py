@@ -1,5 +1,7 @@
 """Communicators: what each collective leaves at each rank, and that all ranks get the same bits."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +11,7 @@ from convnet.errors import UserError
 from convnet.parallel import communicator
 from convnet.parallel.communicator import Nccl, Silent, Solo
 from kernels.bfloat16 import narrow, widen
+from tests.convnet.toy import ROOT, environment
 from tests.parallel.threads import together
 
 DTYPES = ("float32", "float64", "int32", "uint16")
@@ -205,3 +208,24 @@ def test_an_error_of_one_rank_reaches_the_caller():
 
     with pytest.raises(ZeroDivisionError):
         together(3, fail)
+
+
+STUCK = """
+import ctypes
+from types import SimpleNamespace
+from convnet.parallel import communicator
+
+def connect(*_):
+    ctypes.PyDLL(None).sleep(100)  # with the lock of Python, as in CuPy
+
+communicator.CONNECT = 1
+communicator.nccl = lambda: SimpleNamespace(get_unique_id=tuple, NcclCommunicator=connect)
+communicator.cupy = lambda: SimpleNamespace(cuda=SimpleNamespace(Stream=lambda **_: None))
+communicator.Nccl(0, 2, SimpleNamespace(stream=None), lambda key: key)._comm
+"""
+
+
+def test_connecting_by_nccl_comes_to_an_end():
+    command = [sys.executable, "-W", "error", "-c", STUCK]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1 and "Timeout" in done.stderr and "communicator.py" in done.stderr

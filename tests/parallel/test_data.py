@@ -68,8 +68,9 @@ def test_other_networks(network, options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 3, 4])
-@pytest.mark.parametrize("dtype, soon, late", [(np.float64, 1e-12, 1e-9), (np.float32, 1e-4, 5e-2)])
+@pytest.mark.parametrize(
+    "size, dtype, soon, late", [*((size, np.float64, 1e-12, 1e-9) for size in (2, 3, 4)), (2, np.float32, 1e-4, 5e-2)]
+)
 def test_two_hundred_steps(size, dtype, soon, late):
     """Training amplifies the rounding: `soon` is what the losses of the first 50 steps may differ by."""
     alone = curve(1, 200, dtype=dtype)[0][0][0] / np.resize(EPOCH, 200)

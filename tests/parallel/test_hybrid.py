@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from convnet.device import Planner
 from convnet.graph.engine import Engine
 from convnet.graph.update import Rule
 from convnet.parallel.communicator import Silent
 from convnet.parallel.data import Exchange
 from convnet.parallel.division import Division
+from convnet.parallel.model import starts
 from convnet.parallel.placement import Placement, homes
 from kernels.backend import NumPy
 from layers.options import ConfigError
@@ -148,6 +150,23 @@ HEADS = {
         "aux": {"type": "conv", "filters": 5, "size": [3, 2], "inputs": ["drop"]},
         "aux_cost": {"type": "logreg", "inputs": ["aux", "labels"], "coeff": 0.3},
     },
+    "softmax": {
+        "probabilities": {"type": "softmax", "inputs": ["fc3"]},
+        "cost": {"type": "crossent", "inputs": ["probabilities", "labels"]},
+    },
+    "one output": {
+        "fc3": {"type": "fc", "outputs": 1},
+        "cost": {"type": "bce", "inputs": ["fc3", "labels"]},
+    },
+    "a map of samples beside a divided one": {
+        "conv2": {"type": "conv", "filters": 6, "size": [3, 2], "inputs": ["drop"]},
+        "both": {"type": "concat", "inputs": ["conv2", "drop1"]},
+        "fc2": {"type": "fc", "outputs": 10, "inputs": ["both"]},
+    },
+    "a convolution behind": {
+        "conv2": {"type": "conv", "filters": 6, "size": 1, "inputs": ["drop1"]},
+        "fc2": {"type": "fc", "outputs": 10, "inputs": ["conv2"]},
+    },
     "a cost without labels": {"more": {"type": "sum2", "inputs": ["tanh1"], "coeff": 0.1}},
     "a cost that counts": {"more": {"type": "dce", "inputs": ["fc3", "labels"], "coeff": 0.5}},
     "no cost with labels": {"cost": {"type": "sum2", "inputs": ["fc3"]}},
@@ -201,6 +220,22 @@ def test_layers_on_ranks_of_their_own_train_as_one():
 def test_all_layers_on_one_rank():
     """It has the whole batch, and the other the images alone."""
     check(towers((1, 1), rest=1), 2, "A", sharded=False, **FEW)
+
+
+@pytest.mark.parametrize("total", [12, 5, 1])
+@pytest.mark.parametrize("scheme", ["A", "B", "C", "ranks"])
+def test_all_ranks_start_the_same_transfers_in_the_same_order(scheme, total):
+    """Of the same kind, too: here one kind is carried out as another is, by NCCL it is not."""
+    net, found = towers() if scheme == "ranks" else network(), []
+    for rank in range(3):
+        ranks = Silent(rank, 3)
+        division = divided(net, ranks, "A" if scheme == "ranks" else scheme, sharded=scheme != "ranks")
+        engine = Engine(net, Planner(None), batch_size=total, communicator=ranks, division=division, **OPTIONS)
+        begin, end = engine.share(total)
+        steps = [step for kind in ("train", "loss", "eval") for step in engine.plan(kind, end - begin, total)[1].steps]
+        transfers = [(step, *filter(None, step.arguments.values())) for step in steps if starts(step)]
+        found.append([(s.op, s.geometry.root, s.geometry.function, max(v.size for v in vs)) for s, *vs in transfers])
+    assert found[0] and found == [found[0]] * 3
 
 
 @SCHEMES

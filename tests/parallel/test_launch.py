@@ -8,10 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from convnet.errors import UserError
+from convnet.parallel import wire
+from convnet.parallel.join import _welcome
+from convnet.parallel.launch import Group
+from convnet.parallel.world import World
 from tests.convnet.toy import ROOT, environment
 
 COMMAND = [sys.executable, "-W", "error", "-m", "tests.parallel.rank"]
@@ -72,28 +79,38 @@ def test_what_ranks_say_to_each_other(ranks):
     assert sorted(hellos) == [f"rank {r}: hello from {r}" for r in range(1, ranks)]
 
 
-@pytest.mark.parametrize(
-    "what, who, status, words",
-    [
-        ("raise", 1, 1, "rank 1: error: it failed"),
-        ("raise", 0, 1, "rank 0: error: it failed"),
-        ("raise", "all", 1, "rank 0: error: it failed"),
-        ("exit", 1, 7, "rank 1: ended with exit status 7"),
-        ("exit", 0, 7, "rank 0: ended with exit status 7"),
-        ("SIGKILL", 2, 137, "rank 2: killed by SIGKILL, perhaps by the system, for want of memory"),
-        ("SIGKILL", 0, 137, "rank 0: killed by SIGKILL, perhaps by the system, for want of memory"),
-        ("SIGSEGV", 1, 139, "rank 1: killed by SIGSEGV"),
-        ("stray", 1, 1, "rank 1: takes part in barrier, rank 0 in sum float64 [1]: the ranks do not do the same"),
-        ("differ", "all", 1, "rank 1: takes part in sum float64 [2], rank 0 in sum float64 [1]: the ranks"),
-        ("config", "all", 1, "rank 0: error: the ranks do not have the same config: other than at rank 0 at rank 1"),
-        ("SIGSTOP", 1, 1, "rank 1: no sign of life for "),
-        ("SIGSTOP", 0, 1, "rank 0: no sign of life for "),
-        ("hang", 1, 1, "rank 1: hangs in tests/parallel/rank.py:"),
-        ("hang", 0, 1, "rank 0: hangs in tests/parallel/rank.py:"),
-    ],
-)
-def test_the_first_fault_ends_all_and_is_shown_once(what, who, status, words):
-    found, _, err, _ = end(start(3, what, who), within=15.0)
+FAULTS = [
+    ("raise", 1, 1, "rank 1: error: it failed"),
+    ("raise", 0, 1, "rank 0: error: it failed"),
+    ("raise", "all", 1, "rank 0: error: it failed"),
+    ("exit", 1, 7, "rank 1: ended with exit status 7"),
+    ("exit", 0, 7, "rank 0: ended with exit status 7"),
+    ("SIGKILL", 2, 137, "rank 2: killed by SIGKILL, perhaps by the system, for want of memory"),
+    ("SIGKILL", 0, 137, "rank 0: killed by SIGKILL, perhaps by the system, for want of memory"),
+    ("SIGSEGV", 1, 139, "rank 1: killed by SIGSEGV"),
+    ("stray", 1, 1, "rank 1: takes part in barrier, rank 0 in sum float64 [1]: the ranks do not do the same"),
+    ("differ", "all", 1, "rank 1: takes part in sum float64 [2], rank 0 in sum float64 [1]: the ranks"),
+    ("config", "all", 1, "rank 0: error: the ranks do not have the same config: other than at rank 0 at rank 1"),
+    ("SIGSTOP", 1, 1, "rank 1: no sign of life for "),
+    ("SIGSTOP", 0, 1, "rank 0: no sign of life for "),
+    ("hang", 1, 1, "rank 1: hangs in tests/parallel/rank.py:"),
+    ("device", 0, 1, "rank 0: hangs in tests/parallel/rank.py:"),
+]
+
+
+@pytest.fixture(scope="module")
+def waiting():
+    """Jobs of which the end has to be waited for: all at once."""
+    found = {case[:2]: start(3, *case[:2]) for case in FAULTS if case[0] in ("SIGSTOP", "hang", "device")}
+    yield found
+    for process in found.values():
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("what, who, status, words", FAULTS)
+def test_the_first_fault_ends_all_and_is_shown_once(waiting, what, who, status, words):
+    found, _, err, _ = end(waiting.pop((what, who), None) or start(3, what, who), within=15.0)
     assert found == status
     assert err.startswith(words) and err.count("\n") == 1, err
 
@@ -102,6 +119,11 @@ def test_a_rank_that_fails_before_it_joins():
     status, _, err, _ = end(start(3, "import", 1))
     assert status == 1 and err.count("No module named 'convnet.no_such_module'") == 1
     assert err.splitlines()[-1] == "rank 1: ended with exit status 1", err
+
+
+def test_a_rank_that_does_not_end():
+    status, _, err, _ = end(start(2, "end", 1))
+    assert (status, err) == (1, "rank 1: does not end\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -130,6 +152,17 @@ def test_a_second_ctrl_c_aborts():
     process.send_signal(signal.SIGINT)
     status, _, err, _ = end(process, within=5.0)
     assert (status, err) == (130, "rank 0: interrupted\n")
+
+
+def test_a_second_ctrl_c_ends_ranks_that_hear_nothing():
+    process = start(2, "deaf")
+    for _ in range(2):
+        running(process)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    status, _, err, _ = end(process, within=5.0)
+    assert (status, err) == (130, "")
 
 
 def test_ctrl_c_while_ranks_wait_for_one():
@@ -169,6 +202,21 @@ def test_a_rank_that_never_comes():
     assert seconds > 2
 
 
+def test_patience_is_a_number():
+    status, _, err, _ = end(start(2, "run", CONVNET_JOIN_SECONDS="soon"))
+    assert status == 1 and err.endswith("error: CONVNET_JOIN_SECONDS: expected seconds, such as 60, found 'soon'\n")
+
+
+def test_a_report_that_comes_in_pieces():
+    group = Group()
+    with group.listening():
+        line = json.dumps({"rank": 1, "text": "x" * 100, "code": 1, "guess": False}).encode() + b"\n"
+        for piece, told in ((line[:50], 0), (line[50:] + line[:7], 1), (line[7:], 2)):
+            os.write(group._writing, piece)
+            group._read()
+            assert len(group.told) == told
+
+
 LAUNCHED_BY_HAND = {
     "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     "slurm": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
@@ -189,14 +237,40 @@ def alone(*words, **env):
     return start(2, *words, CONVNET_RANK="1", CONVNET_LOCAL_RANK="1", **env)
 
 
-def test_a_rank_that_finds_no_rank_0_or_something_else():
+def test_a_rank_that_finds_no_rank_0():
     world = {"CONVNET_WORLD_SIZE": "2", "CONVNET_LOCAL_SIZE": "2", "CONVNET_JOIN_SECONDS": "1"}
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = str(unused.getsockname()[1])
         status, _, err, _ = end(alone("run", CONVNET_PORT=port, **world))
     assert status == 1 and err.startswith(f"rank 1: error: rank 0 does not answer at 127.0.0.1, port {port} for 1 s")
+
+
+@pytest.mark.parametrize("word", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_something_else_answers(monkeypatch, word):
+    monkeypatch.setattr(wire, "STUCK", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as other:
-        port = str(other.getsockname()[1])
-        status, _, err, _ = end(alone("run", CONVNET_PORT=port, **world))
-    assert status == 1 and f"what answers at 127.0.0.1, port {port} is not rank 0 of this job" in err
+
+        def answer():
+            with contextlib.suppress(ConnectionError), other.accept()[0] as line:
+                line.sendall(word)
+                line.recv(100)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        address = other.getsockname()
+        with pytest.raises(UserError, match=f"what answers at 127.0.0.1, port {address[1]} is not rank 0 of this job"):
+            wire.connect(address, b"key", 1.0)
+        thread.join()
+
+
+def test_a_process_that_ends_before_it_says_who_it_is():
+    with wire.listen(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        found = pool.submit(_welcome, listener, b"key", World(0, 2), 10.0)
+        wire.connect(listener.getsockname(), b"key", 5.0).close()
+        line = wire.connect(listener.getsockname(), b"key", 5.0)
+        line.send({"kind": "hello", "rank": 1, "size": 2})
+        lines = found.result(10)
+    assert list(lines) == [1]
+    for end_of_line in (line, lines[1]):
+        end_of_line.close()

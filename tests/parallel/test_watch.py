@@ -80,12 +80,15 @@ def test_what_takes_long_takes_no_more_than_ten_minutes(clock):
     assert after(clock, health, 3, beat(0), beat(0, busy=1))
 
 
-def test_a_standstill_is_none_before_the_first_step_and_after_the_last(clock):
+def test_a_standstill_takes_an_hour_before_the_first_step_and_after_the_last(clock):
     health = Health(2)
-    assert after(clock, health, 100, beat(0), beat(0)) is None
+    assert after(clock, health, 3500, beat(0), beat(0)) is None
+    health.moved()
+    assert after(clock, health, 3500, beat(0), beat(0)) is None
     health.watch(8.0)
     health.watch(0)
-    assert after(clock, health, 100, beat(0), beat(0)) is None
+    assert after(clock, health, 3600, beat(0), beat(0)) is None
+    assert after(clock, health, 2, beat(0), beat(0))
 
 
 def test_a_pulse_knows_the_longest_step_but_the_first_and_without_what_takes_long(clock):
@@ -97,6 +100,21 @@ def test_a_pulse_knows_the_longest_step_but_the_first_and_without_what_takes_lon
             clock[0] += waiting
         pulse.step()
     assert (pulse.done, pulse.longest, pulse.beat()["busy"]) == (4, 3.0, 0)
+
+
+def test_the_device_may_hang_where_files_may_not(clock):
+    pulse = Pulse()
+    for seconds in (50.0, 3.0):  # of the device, among as many for images
+        with pulse.occupied():
+            clock[0] += seconds
+            with pulse.waiting():
+                assert pulse.beat()["busy"] == 0
+                clock[0] += seconds
+            assert pulse.beat()["busy"] == 1
+        with pulse.waiting():
+            clock[0] += 1.0
+        pulse.step()
+    assert (pulse.longest, pulse.spent) == (4.0, 0.0)
 
 
 def test_where_the_main_thread_is():

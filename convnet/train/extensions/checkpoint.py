@@ -45,11 +45,12 @@ class SaveCheckpoint(Extension):
             self(trainer)
 
     def __call__(self, trainer: Trainer) -> None:
-        with trainer.paused(), trainer.control.busy():
+        with trainer.paused():
             # All ranks take part, since each may hold a part; the first alone writes.
             arrays = trainer.engine.tensors(), trainer.engine.momentum(), trainer.engine.extras()
             if trainer.control.rank == 0:
-                self._write(trainer, *arrays)
+                with trainer.control.busy():
+                    self._write(trainer, *arrays)
         trainer.saved()
 
     def _write(self, trainer: Trainer, weights: Arrays, momentum: Arrays, extras: dict[str, Arrays]) -> None:
