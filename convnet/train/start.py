@@ -74,7 +74,8 @@ def train(
         session.check_classes(config, network, source.classes, where_from(config.data.train))
         check_length(config, len(source))
         val_source = session.make_source(config, "val", source.classes) if config.data.val else None
-        engine = session.make_engine(config, network, backend)
+        images = session.sizes_uncut(config, network, source, val_source)
+        engine = session.make_engine(config, network, backend, images=images)
         check_learning(config, engine)
         resumed = run is not None
         if not resumed:
@@ -87,12 +88,14 @@ def train(
             check_resume(config, found, source.classes, len(source), console.warn)
         elif resumed:
             session.initialize(config, engine)
-        drop = config.train.last_batch == "drop"
-        batches = session.make_pipeline(config, network, config.data.train, source, backend, train=True, drop_last=drop)
+        options = {"train": True, "drop_last": config.train.last_batch == "drop", "uncut": images[0] is not None}
+        batches = session.make_pipeline(config, network, config.data.train, source, backend, **options)
         stack.enter_context(batches)
         val = None
         if val_source is not None:
-            val = stack.enter_context(session.make_pipeline(config, network, config.data.val, val_source, backend))
+            options = {"uncut": images[1] is not None}
+            val = session.make_pipeline(config, network, config.data.val, val_source, backend, **options)
+            stack.enter_context(val)
         return execute(Job(config, overrides, run, console, request, engine, batches, val, found), explain)
     raise AssertionError  # unreachable: the exit stack passes errors on
 
