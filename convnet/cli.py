@@ -5,6 +5,7 @@ Exit status: 0; 1 for a fault that the user can mend; 2 for a wrong config or wr
 
 import argparse
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -462,6 +463,8 @@ def _convert(args: Args, console: Console) -> int:
 def _bench_data(args: Args, console: Console) -> int:
     from convnet.bench.data import bench_data, report
 
+    if not 0 < args.seconds < math.inf:
+        raise UserError(f"--seconds: expected more than 0, and a finite time, found {args.seconds:g}")
     config = load_config(args.config, args.overrides)
     for line in report(bench_data(config, open_device(args.device), seconds=args.seconds)):
         console.say(line)

@@ -24,8 +24,10 @@ def plot_samples(config: Config, target: Path, backend: Any, console: Console, *
     config = replace(config, train=replace(config.train, batch_size=count, accumulate=1))
     network = session.make_network(config)
     source = session.make_source(config, "train", least=1)
-    engine = session.make_engine(config, network, backend)
-    with session.make_pipeline(config, network, config.data.train, source, backend, train=True) as pipeline:
+    images = session.sizes_uncut(config, network, source)
+    engine = session.make_engine(config, network, backend, images=images)
+    options: dict[str, Any] = {"train": True, "uncut": images[0] is not None}
+    with session.make_pipeline(config, network, config.data.train, source, backend, **options) as pipeline:
         batch = next(pipeline.batches(epoch))
         y = data_layer(engine, batch)
         titles = [labelled(source.classes, batch, i) for i in range(len(batch))]

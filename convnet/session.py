@@ -11,6 +11,7 @@ from convnet.config import Config, ConfigError, load_config
 from convnet.cpus import available_cpus
 from convnet.data import DataError, Pipeline, Source, Transform
 from convnet.data.decoders import chosen
+from convnet.data.fill import size_uncut
 from convnet.data.options import Split
 from convnet.device import Planner
 from convnet.graph.engine import Engine
@@ -152,6 +153,15 @@ def _named_in(split: Split, told: str) -> tuple[str, str]:
     return "type", ""
 
 
+def sizes_uncut(
+    config: Config, network: Network, train: Source, val: Source | None = None
+) -> tuple[inputs.Size, inputs.Size]:
+    """Height and width of the images of training and validation that are cut on the device; None: on the host."""
+    of_train = replace(make_transform(config, config.data.train, network), policy=inputs.policy(config.data.train))
+    of_val = size_uncut(val, make_transform(config, config.data.val, network)) if val is not None else None
+    return size_uncut(train, of_train), of_val
+
+
 def make_pipeline(
     config: Config,
     network: Network,
@@ -161,7 +171,8 @@ def make_pipeline(
     control: Control | None = None,
     **options: Any,
 ) -> Pipeline:
-    """Batches of a source, treated as `split` says, and of them the share of this rank."""
+    """Batches of a source, treated as `split` says, and of them the share of this rank; options: of Pipeline, before
+    those of the config."""
     control = control or Control()
     options = {"on_error": split.on_error, "cache": config.data.cache, **options}
     micro = config.train.batch_size // config.train.accumulate

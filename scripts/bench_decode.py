@@ -1,22 +1,27 @@
 """Images/s of decoding on the CPU: convnet, torchvision's DataLoader, and plain loops with Pillow, on the same cores.
 
-    python scripts/bench_decode.py PHOTOS [--workers 1 2 8 16] [--seconds 4] [--against-torchvision] [-o OUT.json]
+    python scripts/bench_decode.py PHOTOS [--workers 16 8 2 1] [--seconds 4] [--against-torchvision] [-o OUT.json]
+    python scripts/bench_decode.py PHOTOS --workers 16 1 --seconds 2 --against-torchvision     # two or three minutes
     python scripts/bench_decode.py PHOTOS --gil        # microseconds an image for which Python's lock is held
 
 PHOTOS is a folder of JPEGs such as ImageNet has.  Two workloads, both to 224 x 224 with mirroring: "originals", random
 resized crops of the files as they are; and "prepared", random crops of copies with a shorter side of 256, quality 95.
 Every case runs in a process of its own, bound to as many CPUs as it has workers.  Files come from the page cache.
-torchvision is measured as it gives bytes ("torchvision") and as recipes have it, in normalised floats; Pillow in loops,
-one process a CPU, that collect nothing.  A figure is the median over windows of half a second.
+torchvision is measured with the most workers alone, as it gives bytes ("torchvision") and as recipes have it, in
+normalised floats; Pillow in loops, one process a CPU, that collect nothing.  A figure is the median over windows of
+half a second.  Results are printed as they come, and written when all are there, when the time is up (--limit), or when
+a signal ends it.
 """
 
 import argparse
+import contextlib
 import itertools
 import json
 import multiprocessing
 import os
 import platform
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -37,18 +42,22 @@ from convnet.data import FileSource, Pipeline, Transform
 from convnet.data.transform import resized, resized_crop
 
 SIZE, SHORT, BATCH = 224, 256, 64
-WINDOW, WARM_UP = 0.5, 1.5  # seconds
+WINDOW, WARM_UP = 0.5, 1.0  # seconds
+SAMPLES = 250  # for each worker, at least: what is first decoded as a whole, and the length of an epoch
+LONGEST = 60  # seconds that a case may take beside those that are measured
 CROPS = {"originals": "resized", "prepared": "random"}
 OURS = ("simplejpeg threads", "simplejpeg processes", "pillow threads", "pillow processes")
 THEIRS = ("torchvision", "torchvision floats")
 
 
 def windows(counts: Iterable[int], seconds: float) -> list[float]:
-    """Rates of a stream of counts in successive windows."""
+    """Rates of a stream of counts in successive windows, from the first on."""
     rates: list[float] = []
-    begin = last = time.perf_counter()
-    images = 0
-    for count in counts:
+    stream = iter(counts)
+    next(stream)
+    images, begin = 0, time.perf_counter()
+    last = begin
+    for count in stream:
         images += count
         now = time.perf_counter()
         if now - last >= WINDOW:
@@ -64,7 +73,7 @@ def convnet(files: list[str], workload: str, kind: str, workers: int) -> Iterato
     """Sizes of batches of the pipeline."""
     decoder, how = kind.split()
     transform = Transform(3, SIZE, SIZE, crop=CROPS[workload], mirror=True, decoder=decoder)
-    source = FileSource(files * (1 + 4000 // len(files)))
+    source = FileSource(files * -(-SAMPLES * workers // len(files)))
     with Pipeline(source, transform, BATCH, train=True, threads=workers, workers=how, cache="off") as pipeline:
         sum(len(batch) for batch in pipeline.batches(0))  # which checks all of every file
         for epoch in itertools.count(1):
@@ -121,6 +130,7 @@ def plain_windows(files: list[str], workload: str, seconds: float) -> list[float
 def measure(files: list[str], workload: str, kind: str, workers: int, seconds: float) -> float:
     """Images/s of one case in this process and those that it starts."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:workers])
+    files = files[: SAMPLES * workers]
     if kind == "plain Pillow":
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
             parts = [pool.submit(plain_windows, files, workload, seconds) for _ in range(workers)]
@@ -232,30 +242,52 @@ def found(package: str) -> bool:
 
 def rates(args: argparse.Namespace, folders: dict[str, str]) -> Iterator[dict[str, Any]]:
     """A row for each workload, kind and number of workers: images/s, for each worker, and against plain Pillow."""
-    theirs = THEIRS if args.against_torchvision and found("torchvision") else ()
-    for workload, workers in itertools.product(CROPS, args.workers):
+    for workers, workload in itertools.product(args.workers, CROPS):
         base = 0.0
-        for kind in ("plain Pillow", *OURS, *theirs):
-            if "simplejpeg" in kind and not found("simplejpeg"):
+        for kind in kinds(workers, args):
+            row = {"workload": workload, "kind": kind, "workers": workers}
+            try:
+                rate = in_process(folders[workload], workload, kind, workers, args.seconds)
+            except subprocess.SubprocessError as error:
+                yield row | {"failed": str(error)}
                 continue
-            case = ["--case", workload, kind, str(workers), "--seconds", str(args.seconds)]
-            made = subprocess.run(
-                [sys.executable, __file__, folders[workload], *case], stdout=subprocess.PIPE, text=True
-            )
-            if made.returncode:
-                sys.exit(f"{workload}, {kind}, {workers} workers: exit status {made.returncode}")
-            rate = float(made.stdout)
             base = base or rate
-            row = {"workload": workload, "kind": kind, "workers": workers, "images_per_second": round(rate)}
-            yield row | {"per_worker": round(rate / workers), "of_plain_pillow": round(rate / base, 2)}
+            row |= {"images_per_second": round(rate), "per_worker": round(rate / workers)}
+            yield row | {"of_plain_pillow": round(rate / base, 2)}
+
+
+def kinds(workers: int, args: argparse.Namespace) -> Iterator[str]:
+    """What is measured with so many workers."""
+    yield "plain Pillow"
+    for kind in OURS:
+        if (found("simplejpeg") or "simplejpeg" not in kind) and (workers > 1 or "threads" in kind):
+            yield kind
+    if args.against_torchvision and found("torchvision") and workers == max(args.workers):
+        yield from THEIRS
+
+
+def in_process(folder: str, workload: str, kind: str, workers: int, seconds: float) -> float:
+    """Images/s of one case, by a process that ends with all that it has started."""
+    case = ["--case", workload, kind, str(workers), "--seconds", str(seconds)]
+    command = [sys.executable, __file__, folder, *case]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            told, _ = process.communicate(timeout=LONGEST + seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return float(told)
 
 
 def main() -> None:
     """Print a line a measurement; write them all with what they were made with."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("photos", type=Path)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 8, 16])
+    parser.add_argument("--workers", type=int, nargs="+", default=[16, 8, 2, 1])
     parser.add_argument("--seconds", type=float, default=4, help="of each case")
+    parser.add_argument("--limit", type=int, default=0, metavar="SECONDS", help="of all together")
     parser.add_argument("--most", type=int, default=1000, help="photos used")
     parser.add_argument("--against-torchvision", action="store_true")
     parser.add_argument("--gil", action="store_true")
@@ -266,18 +298,33 @@ def main() -> None:
     if args.case:
         print(measure(files, args.case[0], args.case[1], int(args.case[2]), args.seconds))
         return
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, stop)
+    signal.alarm(args.limit)
+    rows: list[dict[str, Any]] = []
+    try:
+        run(args, files, rows)
+    finally:
+        if args.output:
+            args.output.write_text(json.dumps(record(args, rows), indent=1) + "\n")
+
+
+def stop(number: int, frame: object) -> None:
+    """End, and write what there is."""
+    sys.exit("the time is up" if number == signal.SIGALRM else 128 + number)
+
+
+def run(args: argparse.Namespace, files: list[str], rows: list[dict[str, Any]]) -> None:
+    """Measure; each row is added and printed at once."""
     with tempfile.TemporaryDirectory() as folder:
         small = [os.path.join(folder, f"{number:05}.jpg") for number in range(len(files))]
         with ProcessPoolExecutor() as pool:
             list(pool.map(prepare, files, small, chunksize=16))
         lists = {"originals": files, "prepared": small}
         folders = {"originals": str(args.photos), "prepared": folder}
-        rows = []
         for row in gil(lists) if args.gil else rates(args, folders):
             rows.append(row)
             print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-    if args.output:
-        args.output.write_text(json.dumps(record(args, rows), indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -29,12 +29,14 @@ def bench_data(config: Config, backend: Any, *, seconds: float = 3.0) -> Iterato
     """
     network = session.make_network(config)
     source = session.make_source(config, "train", least=1)
-    options: dict[str, Any] = {"train": True, "cache": "off"}
+    images = session.sizes_uncut(config, network, source)
+    options: dict[str, Any] = {"train": True, "cache": "off", "uncut": images[0] is not None}
+    options["drop_last"] = len(source) >= config.train.batch_size  # which has programs of its own: they take time
     with session.make_pipeline(config, network, config.data.train, source, backend, **options) as pipeline:
         if isinstance(source, EncodedSource):
             yield from _decoding(pipeline, seconds)
         yield "batches", _rate((len(batch) for batch in _endless(pipeline)), seconds)
-        yield from _device(session.make_engine(config, network, backend), pipeline, seconds)
+        yield from _device(session.make_engine(config, network, backend, images=images), pipeline, seconds)
 
 
 def _decoding(pipeline: Pipeline, seconds: float) -> Iterator[Rate]:

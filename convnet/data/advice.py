@@ -21,7 +21,7 @@ def remedies(pipeline: Pipeline) -> list[str]:
         found.append(f"data.threads: auto would use up to {cpus}")
     if not isinstance(pipeline.source, PixelSource):
         if pipeline.transform.decoder == "pillow" and importlib.util.find_spec("simplejpeg") is None:
-            found.append("simplejpeg decodes JPEGs faster (pip install simplejpeg)")
+            found.append("simplejpeg decodes JPEGs faster (pip install 'convnet[simplejpeg]')")
         if not pipeline.processes and pipeline.threads >= 4:
             found.append("data.workers: processes scales further than threads")
         found.append("`convnet prepare` makes smaller files, or with --format raw an array that needs no decoding")

@@ -1,11 +1,12 @@
 """Decoded images in memory, so that a small dataset is decoded once and not in every epoch."""
 
 import threading
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from convnet.data.pixels import Pixels, compact
+from convnet.data.pixels import Pixels, copy
 
 MIB = 1 << 20
 AUTO_MIB = 1024  # "auto" keeps a dataset that fits this
@@ -27,6 +28,8 @@ class Cache:
         self.images: dict[int, Pixels] = {}
         self.stacked: NDArray[np.uint8] | None = None
         self.used = 0
+        self._shape: tuple[int, ...] | None = None  # of the first image
+        self._block: NDArray[np.uint8] | None = None
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type["Cache"], tuple[str, int]]:
@@ -37,18 +40,34 @@ class Cache:
         return self.images.get(index)
 
     def put(self, index: int, image: Pixels) -> None:
+        """Keep a copy of an image, where there is room."""
         if self.used + image.size > self.limit:
             return
-        image = compact(image)
+        kept = self._room(index, image.shape)
+        copy(image, kept)
         with self._lock:
-            if index in self.images or self.used + image.nbytes > self.limit:
+            if index in self.images or self.used + kept.size > self.limit:
                 return
-            self.images[index] = image
-            self.used += image.nbytes
+            self.images[index] = kept
+            self.used += kept.size
             seen = len(self.images)
             if self.automatic and seen >= SURE and self.used / seen * self.count > self.limit:
                 self.limit = self.used = 0
                 self.images.clear()
-            elif seen == self.count and len({kept.shape for kept in self.images.values()}) == 1:
-                self.stacked = np.stack([self.images[number] for number in range(seen)])
-                self.images = dict(enumerate(self.stacked))
+                self._block = None
+            elif seen == self.count:
+                self.stacked = self._block
+
+    def _room(self, index: int, shape: tuple[int, ...]) -> Pixels:
+        """Memory for an image: its place in one block for all of them, until one has another size than the first.
+
+        Pages of a block that are never written to take no memory.
+        """
+        with self._lock:
+            if self._shape is None:
+                self._shape = shape
+                fits = self.count * prod(shape) <= self.limit
+                self._block = np.empty((self.count, *shape), np.uint8) if fits else None
+            elif shape != self._shape:
+                self._block = None
+            return np.empty(shape, np.uint8) if self._block is None else self._block[index]

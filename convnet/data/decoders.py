@@ -4,8 +4,8 @@ arithmetic ("islow" DCT, smooth upsampling of colours); they differ in speed and
 A decoder is a function `decode(data, path, *, channels, exif_orientation, max_pixels, least_side, wide, rows)`, with
 the arguments of `convnet.data.decode.decode` and
 wide: the pixels will be resized, so that four bytes for each are the better form.
-rows: tells from height and width how many of the upper rows are needed; those below may be missing, and damage in them
-goes unnoticed.
+rows: tells from height and width how many of the upper rows are needed, at full size; those below may be missing, and
+damage in them goes unnoticed.
 It returns the pixels [H, W, channels] and raises DecodeError.
 """
 
@@ -20,6 +20,8 @@ from convnet.data.jpeg import upper_part
 from convnet.data.pixels import Pixels, view
 
 Rows = Callable[[int, int], int]
+START = b"\xff\xd8"  # of a JPEG
+COLOURS = {1: ("Gray",), 3: ("YCbCr", "RGB", "Gray")}  # of files, by the channels wanted
 
 
 class Decoder(Protocol):
@@ -59,28 +61,37 @@ def simplejpeg(
 
     That is: other formats, inks (CMYK), grey of a colour image, turning by EXIF, and files in which something is wrong.
     """
+    if not exif_orientation and data.startswith(START):
+        try:
+            pixels = _jpeg(data, path, channels, max_pixels, least_side, wide, rows)
+        except ValueError:  # damaged, or only odd: Pillow knows which, and what to say
+            pixels = None
+        if pixels is not None:
+            return pixels
+    return pillow(
+        data, path, channels=channels, exif_orientation=exif_orientation, max_pixels=max_pixels, least_side=least_side
+    )
+
+
+def _jpeg(
+    data: bytes, path: str, channels: int, max_pixels: int, least_side: int | None, wide: bool, rows: Rows | None
+) -> Pixels | None:
+    """By simplejpeg; None for colours that it does not convert as Pillow does."""
     library = _simplejpeg()
-    rest = functools.partial(
-        pillow, data, path, channels=channels, exif_orientation=exif_orientation, max_pixels=max_pixels,
-        least_side=least_side,
-    )  # fmt: skip
-    if exif_orientation or data[:2] != b"\xff\xd8":
-        return rest()
-    try:
-        height, width, colours, _ = library.decode_jpeg_header(data)
-        if colours not in (("Gray",) if channels == 1 else ("YCbCr", "RGB", "Gray")):
-            return rest()
-        if width * height > max_pixels:
-            raise DecodeError(path, over((width, height), max_pixels))
-        scale = reduction(width, height, least_side)
-        least = -(-height // scale), -(-width // scale)
-        form = "GRAY" if channels == 1 else "RGBX" if wide else "RGB"
-        part = upper_part(data, height, width, rows(height, width)) if rows and scale == 1 else None
-        if part is not None:
-            return library.decode_jpeg(part, form, strict=False)[:, :, :channels]
-        return library.decode_jpeg(data, form, False, False, *least, scale)[:, :, :channels]
-    except ValueError:  # damaged, or only odd: Pillow knows which, and what to say
-        return rest()
+    height, width, colours, _ = library.decode_jpeg_header(data)
+    if colours not in COLOURS[channels]:
+        return None
+    if width * height > max_pixels:
+        raise DecodeError(path, over((width, height), max_pixels))
+    form = "GRAY" if channels == 1 else "RGBX" if wide else "RGB"
+    part = upper_part(data, height, width, rows(height, width)) if rows else None
+    if part is not None:
+        found: Pixels = library.decode_jpeg(part, form, strict=False)
+    elif (scale := reduction(width, height, least_side)) > 1:
+        found = library.decode_jpeg(data, form, False, False, -(-height // scale), -(-width // scale), scale)
+    else:
+        found = library.decode_jpeg(data, form)
+    return found[:, :, :channels] if form == "RGBX" else found
 
 
 @functools.cache

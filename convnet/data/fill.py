@@ -11,6 +11,7 @@ from convnet.data.pixels import Pixels
 from convnet.data.sources import EncodedSource, PixelSource, Source
 from convnet.data.transform import Transform
 
+MOST_UNCUT = 2  # times the pixels of the network's input, that a whole image may have
 SMALL = 64 << 10  # bytes of an image; copies of such are gathered in one call, which holds Python's lock once
 CHUNK = 64  # images that are padded at a time: together they stay in the processor's cache
 
@@ -21,10 +22,11 @@ class Filler:
     """Fills places of a batch with samples of a source.
 
     skip: a sample that cannot be decoded gets pixels 0 and is reported, rather than raised.
+    uncut: samples are whole images of a PixelSource, which the device cuts.
     """
 
-    def __init__(self, source: Source, transform: Transform, cache: Cache, *, skip: bool = False):
-        self.source, self.transform, self.cache, self.skip = source, transform, cache, skip
+    def __init__(self, source: Source, transform: Transform, cache: Cache, *, skip: bool = False, uncut: bool = False):
+        self.source, self.transform, self.cache, self.skip, self.uncut = source, transform, cache, skip, uncut
         self._broken: Broken = {}  # by index in the source: not read again
         self.whole = np.zeros(len(source), np.uint8)  # 1 for each image that has been decoded without a fault
         if isinstance(source, PixelSource) and source.images.shape[3] != transform.channels:
@@ -43,6 +45,9 @@ class Filler:
         The errors of those that were skipped, by place; raises DecodeError and DataError, which name the sample.
         """
         images = self.images
+        if self.uncut:
+            np.take(np.asarray(images), indices, axis=0, out=out[0], mode="clip")  # "raise" would make a copy of all
+            return {}
         if images is not None and len(out) == 1 and self.transform.crop != "resized":
             corners = self.transform.corners(images.shape[1], images.shape[2], draws)
             gather(images, indices, corners, out[0])
@@ -56,12 +61,22 @@ class Filler:
             try:
                 self._place(index, draws[place], out[:, place])
             except DecodeError as error:
+                where = error.path or self.source.where(index)
                 if not self.skip:
-                    raise DecodeError(error.path, f"{error.reason}; on_error: skip leaves such images out") from error
-                out[:, place], broken[place], self._broken[index] = 0, error, error
+                    raise DecodeError(where, f"{error.reason}; on_error: skip leaves such images out") from error
+                out[:, place], broken[place] = 0, DecodeError(where, error.reason)
+                self._broken[index] = broken[place]
             except Exception as error:
                 raise DataError(f"'{self.source.where(index)}': {type(error).__name__}: {error}") from error
         return broken
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of a sample: height, width, channels."""
+        if self.uncut:
+            assert isinstance(self.source, PixelSource)
+            return self.source.images.shape[1:]
+        return self.transform.height, self.transform.width, self.transform.channels
 
     @property
     def images(self) -> NDArray[np.uint8] | None:
@@ -72,9 +87,10 @@ class Filler:
         return images if self.transform.keeps(images.shape[2], images.shape[1]) else None
 
     def _place(self, index: int, draws: NDArray[np.uint32], out: NDArray[np.uint8]) -> None:
+        """One sample; errors have no path, which takes longer to tell than to read some images."""
         if self.whole[index] and self.transform.partial and not self.cache.limit:
             assert isinstance(self.source, EncodedSource)
-            self.transform.sample(self.source.read(index), self.source.where(index), draws, out[0])
+            self.transform.sample(self.source.read(index), "", draws, out[0])
             return
         image = self._image(index)
         self.whole[index] = 1
@@ -85,15 +101,27 @@ class Filler:
 
     def _image(self, index: int) -> Pixels:
         if isinstance(self.source, PixelSource):
-            return self.transform.scaled(self.source.images[index], self.source.where(index))
+            return self.transform.scaled(self.source.images[index], "")
         assert isinstance(self.source, EncodedSource)
         image = self.cache.get(index)
         if image is None:
             if index in self._broken:
                 raise self._broken[index]
-            image = self.transform.load(self.source.read(index), self.source.where(index))
+            image = self.transform.load(self.source.read(index), "")
             self.cache.put(index, image)
         return image
+
+
+def size_uncut(source: Source, transform: Transform) -> tuple[int, int] | None:
+    """Height and width of the images, where they go to the device as they are stored, to be cut there.
+
+    Whole images are one copy each, without a line of Python for any; not if that would make the batch much larger.
+    """
+    if not isinstance(source, PixelSource) or transform.crop == "resized" or transform.policy:
+        return None
+    _, height, width, _ = source.images.shape
+    small = height * width <= MOST_UNCUT * transform.height * transform.width
+    return (height, width) if small and transform.keeps(width, height) else None
 
 
 def gather(

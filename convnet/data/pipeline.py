@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from convnet.parallel.shares import longest
 log = logging.getLogger(__name__)
 POLICIES = ("error", "skip")
 TASKS_PER_THREAD = 4  # pieces of a batch: enough that threads end together, few enough to cost nothing
-LEAST_BYTES = 1 << 20  # of a piece that is only copied
+LEAST_BYTES = 4 << 20  # of a piece that is only copied: half a millisecond
 STARVED = 0.02  # of the time between two batches: with more spent waiting, one more thread is set to work
 Pin = Callable[[NDArray[np.uint8]], Callable[[], object]]  # array -> function that undoes it
 
@@ -71,6 +72,8 @@ class Pipeline:
     views: 1; 10: each batch is delivered ten times, the corners and the centre, each plain and mirrored; 9: nine times,
     from a grid of 3 x 3 places.
     augment: what is drawn for each sample beside its crop.
+    uncut: whole images of a PixelSource, all of one size, are delivered, of which the consumer cuts what begins at
+    `corner` (1 view, no resized crop, no policy).
     rank, world: deliver this rank's share of each global batch; every rank has the same number of batches.
     allocate: makes the buffers.  pin: makes uploads fast from memory that processes share.
 
@@ -95,6 +98,7 @@ class Pipeline:
         cache: int | str = "auto",
         views: int = 1,
         augment: Augment | None = None,
+        uncut: bool = False,
         rank: int = 0,
         world: int = 1,
         allocate: Allocate = np.zeros,
@@ -104,6 +108,8 @@ class Pipeline:
             raise ValueError(f"on_error must be one of {', '.join(POLICIES)}, not '{on_error}'")
         if workers not in WORKERS:
             raise ValueError(f"workers must be one of {', '.join(WORKERS)}, not '{workers}'")
+        if uncut and views > 1:
+            raise ValueError("several views of an image are cut from it on the host")
         if drop_last and len(source) < batch_size:
             raise DataError(f"{len(source)} samples do not fill one batch of {batch_size}, and a last batch is dropped")
         take_over_pillow_limits()
@@ -113,11 +119,11 @@ class Pipeline:
         self.threads = threads or cpus or available_cpus()
         self.processes = workers == "processes" and not isinstance(source, PixelSource)
         self.cache = Cache("off" if self.processes else cache, len(source))
-        self._filler = Filler(source, transform, self.cache, skip=on_error == "skip")
+        self._filler = Filler(source, transform, self.cache, skip=on_error == "skip", uncut=uncut)
         self.waited = 0.0
         self.broken: dict[int, DecodeError] = {}
-        shape = transform.height, transform.width, transform.channels
-        self.augment = augment or Augment(shape[2:] + shape[:2])
+        self.augment = augment or Augment((transform.channels, transform.height, transform.width))
+        shape = self._filler.shape
         local = longest(batch_size, world, self.augment.unit)
         names = self.augment.names
         self._shared: list[SharedArray] = []
@@ -218,18 +224,23 @@ class Pipeline:
         slot.indices[:count], slot.labels[:count] = indices, self.source.labels[indices]
         draws = self.transform.draw(self.seed, epoch, indices)
         work = Work(slot, count, epoch, first, end - first, draws, number)
+        if self._filler.uncut:
+            slot.corner[0, :count] = self.transform.corners(*self._filler.shape[:2], work.draws)
         if len(slot.mirror) == 1:
             slot.mirror[0, :count] = self.transform.mirrored(work.draws)
         for name, values in self.augment.draw(self.seed, epoch, indices).items():
             slot.extras[name][:count] = values
+        work.tasks = [(piece.start, self._pool.submit(self._fill, work, piece)) for piece in self._pieces(count)]
+        return work
+
+    def _pieces(self, count: int) -> Iterator[slice]:
+        """What each task fills of a batch of `count` samples."""
         size = max(1, -(-count // (self.threads * TASKS_PER_THREAD)))
         if self.processes:
             size = min(size, LONGEST)
         elif self._filler.images is not None:
-            size = max(size, LEAST_BYTES // slot.pixels[0, :1].nbytes)
-        pieces = (slice(first, min(first + size, count)) for first in range(0, count, size))
-        work.tasks = [(piece.start, self._pool.submit(self._fill, work, piece)) for piece in pieces]
-        return work
+            size = max(size, LEAST_BYTES // prod(self._filler.shape))
+        return (slice(first, min(first + size, count)) for first in range(0, count, size))
 
     def _fill(self, work: Work, piece: slice) -> Broken:
         indices, draws = work.slot.indices[piece], work.draws[piece]

@@ -14,6 +14,7 @@ from PIL import Image
 
 Pixels = NDArray[np.uint8]  # [H, W, channels]; the pixels of a row may be four bytes apart, of which three are used
 WORD = 4  # bytes of a pixel in Pillow's memory, unless the image is grey
+TRIPLE = np.dtype("V3")
 
 
 class _ArrowArray(ctypes.Structure):
@@ -37,6 +38,7 @@ class _ArrowSchema(ctypes.Structure):
     )
 
 
+_Buffers = ctypes.c_void_p * 2
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.POINTER(_ArrowArray), (ctypes.py_object, ctypes.c_char_p)
 _capsule = ctypes.pythonapi.PyCapsule_New
@@ -76,7 +78,7 @@ class _Words:
 
     def __init__(self, words: Pixels):
         self.words = words
-        self.buffers = (ctypes.c_void_p * 2)(None, words.ctypes.data)
+        self.buffers = _Buffers(None, words.__array_interface__["data"][0])
         self.array = _ArrowArray(length=words.shape[0] * words.shape[1], n_buffers=2, buffers=self.buffers)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
@@ -109,12 +111,5 @@ def resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 def copy(pixels: Pixels, out: Pixels) -> None:
     """out[...] = pixels, quickly also where these are four bytes apart."""
     if pixels.shape[2] == 3 and pixels.strides[1] == WORD and out.strides[1:] == (3, 1):
-        pixels, out = pixels.view("V3"), out.view("V3")  # NumPy is slow at rows of three bytes, not at items of three
+        pixels, out = pixels.view(TRIPLE), out.view(TRIPLE)  # NumPy is slow at rows of three bytes, not at such items
     out[...] = pixels
-
-
-def compact(pixels: Pixels) -> Pixels:
-    """A copy that owns its memory, of one byte a channel."""
-    out = np.empty(pixels.shape, np.uint8)
-    copy(pixels, out)
-    return out

@@ -5,9 +5,10 @@ longer side int(resize * long / short); crop at the centre, rounding half to eve
 Mirroring is only drawn here; image.prepare does it.
 """
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,17 +63,17 @@ class Transform:
         At reduced scale only for a random crop: a centre crop must be exact, a resized one may need every pixel.
         """
         side = self.resize * REDUCING_GAP if self.resize and self.crop == "random" else None
-        return self.scaled(self._decoded(data, path, least_side=side), path)
+        return self.scaled(self._decode(data, path, least_side=side), path)
 
-    def _decoded(self, data: bytes, path: str, **options: Any) -> Pixels:
-        return DECODERS[self.decoder](
-            data,
-            path,
+    @functools.cached_property
+    def _decode(self) -> Callable[..., Pixels]:
+        """The decoder with the options that are the same for all images."""
+        return functools.partial(
+            DECODERS[self.decoder],
             channels=self.channels,
             exif_orientation=self.exif_orientation,
             max_pixels=self.max_pixels,
             wide=self.resize is not None or self.crop == "resized",
-            **options,
         )
 
     @property
@@ -88,7 +89,7 @@ class Transform:
             part[:] = resized_crop(height, width, tries)
             return part[0] + part[2]
 
-        pixels = self._decoded(data, path, rows=rows)
+        pixels = self._decode(data, path, rows=rows)
         top, left, height, width = part or resized_crop(pixels.shape[0], pixels.shape[1], tries)
         copy(resize(pixels[top : top + height, left : left + width], (self.width, self.height)), out)
         self.finish(out, draws)
@@ -183,11 +184,13 @@ def centred(extent: int, size: int) -> int:
 
 def place(image: Pixels, top: int, left: int, out: Pixels) -> None:
     """Copy the window of `image` at (top, left) to `out`, with zeros where it hangs over the edges."""
-    height, width = out.shape[:2]
+    height, width, _ = out.shape
+    if 0 <= top <= image.shape[0] - height and 0 <= left <= image.shape[1] - width:
+        copy(image[top : top + height, left : left + width], out)
+        return
     y0, x0 = max(top, 0), max(left, 0)
     y1, x1 = max(y0, min(top + height, image.shape[0])), max(x0, min(left + width, image.shape[1]))
-    if (y1 - y0, x1 - x0) != (height, width):
-        out[...] = 0
+    out[...] = 0
     copy(image[y0:y1, x0:x1], out[y0 - top : y1 - top, x0 - left : x1 - left])
 
 

@@ -10,7 +10,9 @@ import multiprocessing
 import os
 import queue
 import signal
+import weakref
 from collections.abc import Callable
+from math import prod
 from multiprocessing import resource_tracker, util
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import DupFd
@@ -31,20 +33,20 @@ class SharedArray:
     """A uint8 array in memory that other processes can map: an anonymous file, so that /dev/shm may be small."""
 
     def __init__(self, shape: tuple[int, ...]):
-        self.shape, self.size = shape, int(np.prod(shape))
-        self.file = os.memfd_create("convnet batch")
-        os.ftruncate(self.file, self.size)
+        size = prod(shape)
+        self.shape, self.file = shape, os.memfd_create("convnet batch")
+        self.close = weakref.finalize(self, os.close, self.file)  # once all have mapped it; the memory stays
         try:
-            os.posix_fallocate(self.file, 0, self.size)  # else memory that is not there ends the process that writes
+            os.posix_fallocate(self.file, 0, size)  # else memory that is not there ends the process that writes
+            self.array = mapped(self.file, shape)
         except OSError as error:
-            os.close(self.file)
-            raise MemoryError(f"{self.size:,} bytes of shared memory for decoded images: {error.strerror}") from error
-        self.array = mapped(self.file, shape)
+            self.close()
+            raise MemoryError(f"{size:,} bytes of shared memory for decoded images: {error.strerror}") from error
 
 
 def mapped(file: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """The memory of an open file as an array."""
-    return np.frombuffer(mmap.mmap(file, int(np.prod(shape))), np.uint8).reshape(shape)
+    return np.frombuffer(mmap.mmap(file, prod(shape)), np.uint8).reshape(shape)
 
 
 class Workers:
@@ -54,15 +56,16 @@ class Workers:
     """
 
     def __init__(self, filler: Filler, arrays: list[SharedArray], count: int):
-        self.whole = SharedArray(
-            (len(filler.whole),)
-        )  # what one of them has seen to be without a fault, none checks again
+        whole = SharedArray((len(filler.whole),))  # what one has seen to be without a fault, none checks again
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        self._all = [_Worker(filler, [*arrays, self.whole]) for _ in range(count)]
-        for worker in self._all:
-            self._idle.put(worker)
+        self._all: list[_Worker] = []
         # Also at the end of Python, which would otherwise wait for processes to which its signal means nothing.
         self.close = util.Finalize(self, _end, (self._all,), exitpriority=1)
+        for _ in range(count):
+            self._all.append(_Worker(filler, [*arrays, whole]))
+            self._idle.put(self._all[-1])
+        for array in (*arrays, whole):
+            array.close()
 
     def fill(self, array: int, begin: int, indices: NDArray[np.int64], draws: NDArray[np.uint32]) -> Broken:
         """Filler.fill with out = arrays[array][:, begin : begin + n].

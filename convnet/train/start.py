@@ -72,7 +72,8 @@ def prepare(
     """
     network = session.make_network(config)
     source, val_source = make_sources(config, network)
-    engine = session.make_engine(config, network, backend, make_communicator(backend, control))
+    uncut = session.sizes_uncut(config, network, source, val_source)
+    engine = session.make_engine(config, network, backend, make_communicator(backend, control), images=uncut)
     check_learning(config, engine)
     if run is None:
         session.initialize(config, engine)
@@ -89,8 +90,9 @@ def prepare(
     def pipeline(split: Any, images: Source, **options: Any) -> Pipeline:
         return stack.enter_context(session.make_pipeline(config, network, split, images, backend, control, **options))
 
-    batches = pipeline(config.data.train, source, train=True, drop_last=config.train.last_batch == "drop")
-    val = pipeline(config.data.val, val_source) if val_source else None
+    drop = config.train.last_batch == "drop"
+    batches = pipeline(config.data.train, source, train=True, drop_last=drop, uncut=uncut[0] is not None)
+    val = pipeline(config.data.val, val_source, uncut=uncut[1] is not None) if val_source else None
     return Job(config, overrides, run, console, request, engine, batches, val, found, control)
 
 

@@ -34,3 +34,9 @@ def test_stages(tmp_path, monkeypatch, capsys, data, decoding):
         expected = ["read", next(name for name in rows if name.startswith("decode (")), "crop", *expected]
     assert list(rows) == expected and all(int(rate.replace(",", "")) > 0 for rate in rows.values())
     assert sorted(os.listdir(tmp_path)) == ["images", "toy.yaml"]  # it leaves nothing behind
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_a_time_that_is_none(tmp_path, seconds, capsys):
+    assert main(["bench", "data", str(tmp_path / "toy.yaml"), "--seconds", seconds, "--device", "cpu"]) == 1
+    assert f"--seconds: expected more than 0, and a finite time, found {seconds}" in capsys.readouterr().err

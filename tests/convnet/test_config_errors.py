@@ -63,8 +63,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("name: lenet", "parallel: model", "1:1: parallel: expected one of data, hybrid, auto, or a mapping of "
          "conv, fc, scheme, update, wire, bucket, timeout, found 'model'"),
         ("name: lenet", "parallel: {conv: model}", "1:12: parallel.conv: expected data, found 'model'"),
-        ("name: lenet", "parallel: {fc: models}", "1:12: parallel.fc: expected one of data, model, auto, "
-         "found 'models'; did you mean 'model'?"),
+        ("name: lenet", "parallel: {fc: models}", "1:12: parallel.fc: expected one of data, model, auto, found "
+         "'models'; did you mean 'model'?"),
         ("name: lenet", "run:", "1:1: run: expected a mapping of dir, found nothing"),
         ("name: lenet", "run: a/b", "1:1: run: expected a mapping of dir, found 'a/b'"),
         ("train: {batch_size: 128, epochs: 10}", "", "1:1: option 'train' is missing; expected a mapping of "
@@ -100,7 +100,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("size: 5", "size: 5, init: {type: function, name: a.b, arguments: 3}", "6:79: layer 'conv1': init.arguments: "
          "expected a mapping, found 3"),
         (", steps: 4", "", "9:20: solver.schedule: option 'steps' is missing; expected an integer >= 1"),
-        ("type: folder", "type: tar", "3:11: data.train: unknown data source type 'tar'; expected folder"),
+        ("type: folder", "type: tar", "3:11: data.train: unknown data source type 'tar'; expected one of cifar, "
+         "folder, list, raw, shards, synthetic"),
         (", path: digits/train", "", "3:3: data.train: option 'path' is missing; expected a string"),
         ("digits/train", "a, mirror: maybe", "3:34: data.train.mirror: expected true or false, found 'maybe'"),
         ("digits/train", "digits/train, mirror: off", None),

@@ -5,6 +5,7 @@ import io
 import logging
 import threading
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -415,6 +416,23 @@ class TestCache:
                 assert pipeline.cache.stacked.shape == (45, 9, 9, 3)
                 assert same(copied(pipeline.batches(2)), first)
 
+    def test_stacking_takes_no_memory(self):
+        image, cache = np.ones((200, 500, 1), np.uint8), Cache(100, 50)
+        tracemalloc.start()
+        for index in range(50):
+            cache.put(index, image * index)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert cache.used == 50 * image.size and peak < 1.1 * cache.used
+        assert (cache.stacked[:, 0, 0, 0] == range(50)).all() and cache.get(7).base is cache.stacked
+
+    def test_one_image_of_another_size_at_the_end(self):
+        cache = Cache(1, 10)
+        for index in range(10):
+            cache.put(index, np.full((4, 4 + (index == 9), 3), index, np.uint8))
+        assert cache.stacked is None
+        assert all((cache.get(index) == index).all() for index in range(10))
+
     def test_images_of_several_sizes_are_kept_one_by_one(self):
         class Mixed(Drawn):
             def read(self, index):
@@ -524,7 +542,9 @@ class TestAdvice:
     def test_names_what_is_not_yet_done(self, monkeypatch):
         told = self.remedies(monkeypatch, None, threads=4)
         assert told.startswith("training waits for images for 12% of the time: data.threads: auto would use up to 16")
-        assert all(word in told for word in ("pip install simplejpeg", "data.workers: processes", "convnet prepare"))
+        assert all(
+            word in told for word in ("pip install 'convnet[simplejpeg]'", "data.workers: processes", "convnet prepare")
+        )
         assert "simplejpeg" not in self.remedies(monkeypatch, "there", threads=4)
         assert "threads: auto" not in self.remedies(monkeypatch, None, threads=16)
 

@@ -1,6 +1,7 @@
 """Decoding by processes: the same stream, and never a hang, whatever happens to them."""
 
 import errno
+import gc
 import os
 import signal
 import subprocess
@@ -74,6 +75,22 @@ def test_pixels_lie_in_memory_that_was_pinned(source):
         assert all(any(np.shares_memory(batch.pixels, one) for one in pinned) for batch in pipeline.batches())
         assert len(pinned) == 3 and not undone
     assert len(undone) == 3
+
+
+def memory_files():
+    """Descriptors of memory that is shared."""
+    links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    return sum("memfd:convnet" in os.readlink(link) for link in links if os.path.lexists(link))
+
+
+def test_no_descriptor_is_left(source):
+    assert memory_files() == 0
+    with Pipeline(source, TRAIN, 8, threads=1, workers="processes", prefetch=1) as pipeline:
+        assert len(list(pipeline.batches())) == 5
+        assert memory_files() == 3  # one for each buffer, as long as it is mapped
+    del pipeline
+    gc.collect()
+    assert memory_files() == 0
 
 
 @pytest.mark.parametrize("on_error", ["error", "skip"])

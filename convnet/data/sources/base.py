@@ -60,9 +60,11 @@ class Place:
 
     def read(self) -> bytes:
         """The encoded image; raises DecodeError."""
+        if self.size < 0:
+            return read_file(self.path)
         try:
             with open(self.path, "rb", buffering=0) as file:
-                return self.read_from(file.fileno()) if self.size >= 0 else file.read()
+                return self.read_from(file.fileno())
         except OSError as error:
             raise DecodeError(str(self), error.strerror or str(error)) from error
 
@@ -72,6 +74,22 @@ class Place:
         if len(data) != self.size:
             raise DecodeError(str(self), f"expected {self.size} bytes at {self.offset}, found {len(data)}")
         return data
+
+
+def read_file(path: str) -> bytes:
+    """All of a file, by few calls of the system: after each, a thread waits for Python's lock.  Raises DecodeError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            data = os.read(descriptor, size)
+            while len(data) < size and (more := os.read(descriptor, size - len(data))):
+                data += more
+            return data
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise DecodeError(path, error.strerror or str(error)) from error
 
 
 class EncodedSource(Source):

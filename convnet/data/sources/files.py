@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from convnet.data.errors import DataError
-from convnet.data.sources.base import UNLABELLED, EncodedSource, Place
+from convnet.data.sources.base import UNLABELLED, EncodedSource, Place, read_file
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
@@ -30,6 +30,9 @@ class Files(EncodedSource):
 
     def where(self, index: int) -> str:
         return self.paths[index]
+
+    def read(self, index: int) -> bytes:
+        return read_file(self.paths[index])
 
     def take(self, indices: ArrayLike) -> "Files":
         part = super().take(indices)
