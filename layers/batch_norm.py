@@ -18,6 +18,7 @@ class BatchNorm(Layer):
     Training takes the mean and the (biased) variance of the batch, over height, width and samples, and moves the
     running statistics towards them: running += momentum (new - running), the new variance being the unbiased one.
     Evaluation takes the running statistics. weight, bias, running_mean, running_var: [C], as in PyTorch.
+    A frozen layer (solver: {lr: 0}) does so too: its running statistics move, unless momentum is 0.
     """
 
     eps: float = option(1e-5, above=0, doc="added to the variance")
