@@ -149,7 +149,11 @@ def load(path: Path) -> Checkpoint:
 
 def listing(folder: Path) -> list[Path]:
     """The checkpoints in RUN/checkpoints, oldest first by their number; other names are passed over."""
-    found = ((NAME.fullmatch(path.name), path) for path in folder.glob("step-*") if path.is_dir())
+    try:
+        names = os.listdir(folder)  # glob takes a folder that may not be read for an empty one
+    except FileNotFoundError:
+        return []
+    found = ((NAME.fullmatch(name), folder / name) for name in names if (folder / name).is_dir())
     return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
 

@@ -259,7 +259,7 @@ def _export_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="RUN", help="run folder, or the folder of a checkpoint")
     parser.add_argument("--best", action="store_true", help="the run's best checkpoint instead of its last")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write")
-    parser.add_argument("--format", choices=FORMATS, help=f"default: as FILE ends, else {FORMATS[0]}")
+    parser.add_argument("--format", choices=FORMATS, help="default: as FILE ends")
     parser.add_argument("--names", choices=("convnet", "torchvision"), default="convnet", help="of the tensors")
     parser.add_argument("--arch", choices=ARCHITECTURES, help="torchvision's name of the network, for its names")
 

@@ -4,8 +4,7 @@ A convolution becomes a local layer: its weights are repeated for each position,
 Weights shared with another layer are copied.  What changes has no momentum.
 """
 
-import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -13,11 +12,11 @@ import numpy as np
 
 from convnet import checkpoint, session
 from convnet.checkpoint import CONFIG, Arrays, Checkpoint
-from convnet.config import Config, dump, load_config
+from convnet.config import Config, ConfigError, dump, load_config
 from convnet.config.schema import Run as RunOptions
 from convnet.errors import UserError
 from convnet.graph.net import Network, Node
-from convnet.run import Run
+from convnet.run import Run, making, occupied
 from layers.base import Layer
 from layers.conv import Conv
 from layers.local import Local
@@ -29,38 +28,43 @@ def convert(found: Checkpoint, target: Path, *, local: Sequence[str] = (), unsha
 
     local: names of convolution layers. unshare: names of layers that use the weights of another.
     """
-    if target.exists() and (not target.is_dir() or os.listdir(target)):
-        raise UserError(f"{target}: exists already; expected the folder of a new run")
+    if occupied(target):
+        raise UserError(f"{target}: exists already; expected the folder of a new run, named by -o")
     if not (local or unshare):
-        raise UserError("nothing to convert; name layers with --local or --unshare")
+        raise UserError(f"{found.path}: nothing to convert; name layers with --local or --unshare")
     old = load_config(found.path / CONFIG)
     before = session.make_network(old)
-    config = converted(old, before, local, unshare, target)
-    after = session.make_network(config)
+    try:
+        config = converted(old, before, local, unshare, target)
+        after = session.make_network(config)
+    except ConfigError as error:  # of layers that share weights
+        raise UserError(f"{found.path}: {error}; --unshare gives a layer weights of its own") from None
+    except UserError as error:
+        raise UserError(f"{found.path}: {error}") from None
     changed = {name for name in after.params if name in before.shared or name.rpartition(".")[0] in local}
     extras = {"ema": convey(found.ema, before, after), "gradients": zeroed(found.gradients, before, after, changed)}
     state = {key: value for key, value in found.state.items() if key not in ("format", "files")}
-    run = Run(target)
-    path = checkpoint.save(
-        run.checkpoints,
-        convey(found.weights, before, after),
-        zeroed(found.momentum, before, after, changed),
-        dump(config),
-        state,
-        {key: arrays for key, arrays in extras.items() if arrays},
-    )
-    if state.get("best", {}).get("step") == state["step"]:
-        checkpoint.mark_best(run.checkpoints, path)
-    run.keep(dump(config), ())  # which holds the overrides of the old run
+    with making(target) as run:
+        path = checkpoint.save(
+            run.checkpoints,
+            convey(found.weights, before, after),
+            zeroed(found.momentum, before, after, changed),
+            dump(config),
+            state,
+            {key: arrays for key, arrays in extras.items() if arrays},
+        )
+        if state.get("best", {}).get("step") == state["step"]:
+            checkpoint.mark_best(run.checkpoints, path)
+        run.keep(dump(config), ())  # which holds the overrides of the old run
     return run
 
 
 def converted(old: Config, network: Network, local: Sequence[str], unshare: Sequence[str], target: Path) -> Config:
     """The config of the new network."""
     for name in local:
-        _expect(network, name, isinstance(_node(network, name).layer, Conv), "a conv layer")
+        _expect(network, name, lambda node: isinstance(node.layer, Conv), "a conv layer")
     for name in unshare:
-        _expect(network, name, bool(_node(network, name).shared), "a layer with 'share'")
+        _expect(network, name, lambda node: bool(node.shared), "a layer with 'share'")
     layers: dict[str, Layer] = {name: node.layer for name, node in network.nodes.items()}
     for name in unshare:
         layers[name] = replace(layers[name], share=None)  # type: ignore[call-arg]
@@ -95,12 +99,10 @@ def spread(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.array(np.broadcast_to(array if array.ndim == 4 else array[:, None, None], shape))
 
 
-def _node(network: Network, name: str) -> Node:
+def _expect(network: Network, name: str, fits: Callable[[Node], bool], expected: str) -> None:
     if name not in network.nodes:
         raise UserError(f"there is no layer '{name}'{nearest(name, network.nodes)}")
-    return network[name]
-
-
-def _expect(network: Network, name: str, fits: bool, expected: str) -> None:
-    if not fits:
-        raise UserError(f"layer '{name}': expected {expected}, found a {network[name].layer.type} layer")
+    if not fits(network[name]):
+        others = ", ".join(node.name for node in network.nodes.values() if fits(node)) or "none"
+        found = f"found a {network[name].layer.type} layer; such are here: {others}"
+        raise UserError(f"layer '{name}': expected {expected}, {found}")

@@ -19,12 +19,13 @@ class NotSaved(UserError):
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """An OSError inside that names no file, as those of a full disk do, names this one."""
+def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """An OSError inside that names no file, as those of a full disk do, or one in which `path` begins, names `path`."""
     try:
         yield
     except OSError as error:
-        if error.filename is None and error.errno is not None:
+        unnamed = error.filename is None or (temporary is not None and error.filename == str(temporary))
+        if unnamed and error.errno is not None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 

@@ -7,7 +7,9 @@ runs/digits-2    the second: a run never writes into the folder of another
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,9 +49,9 @@ class Run:
         """Write down what is run: the text of the resolved config, and the overrides that it came from."""
         for path, text in ((self.config, config), (self.path / OVERRIDES, json.dumps(list(overrides)) + "\n")):
             temporary = path.with_name(f"{path.name}.writing")
-            with naming(temporary):
+            with naming(path, temporary):
                 temporary.write_text(text, "utf-8")
-            temporary.replace(path)
+                temporary.replace(path)
 
     def overrides(self) -> list[str]:
         """Those that `keep` wrote down last."""
@@ -75,7 +77,7 @@ class Run:
 def fresh(base: Path) -> Run:
     """A new folder: `base`, or the first of base-2, base-3, ... that is not there."""
     base.parent.mkdir(parents=True, exist_ok=True)
-    if base.is_dir() and not os.listdir(base):
+    if base.is_dir() and not occupied(base):
         return Run(base)
     number = 1
     while True:
@@ -85,6 +87,35 @@ def fresh(base: Path) -> Run:
             return Run(path)
         except FileExistsError:
             number = max(number, *_numbers(base)) + 1
+
+
+def occupied(path: Path) -> bool:
+    """Whether something is there other than a folder that is empty, or holds only what a writer that was killed began.
+
+    What takes the place of a checkpoint that was there before is no such remains.
+    """
+    if not path.is_dir():
+        return path.exists()
+    names, began = set(os.listdir(path)) - {LOCK}, re.compile(rf"\.writing-(?!.*{checkpoint.REPLACED})")
+    return bool(names) and (names != {CHECKPOINTS} or not all(map(began.match, os.listdir(path / CHECKPOINTS))))
+
+
+@contextmanager
+def making(base: Path) -> Iterator[Run]:
+    """A new run to be filled, as `fresh` finds it; of one that is not filled to the end nothing stays behind."""
+    before = base.exists()
+    run = fresh(base)
+    with run.lock():
+        checkpoint.clean(run.checkpoints)
+        try:
+            yield run
+        except BaseException:
+            shutil.rmtree(run.checkpoints, ignore_errors=True)
+            for path in run.path.iterdir():
+                path.unlink()
+            if run.path != base or not before:
+                run.path.rmdir()
+            raise
 
 
 def newest(base: Path) -> Run | None:

@@ -20,6 +20,7 @@ class BatchNorm(Layer):
     Of several ranks each takes those of its own samples, or with `sync` all take those of the whole batch (with
     train.accumulate, of each micro-batch of all ranks).
     Evaluation takes the running statistics. weight, bias, running_mean, running_var: [C], as in PyTorch.
+    A frozen layer (solver: {lr: 0}) does so too: its running statistics move, unless momentum is 0.
     """
 
     eps: float = option(1e-5, above=0, doc="added to the variance")

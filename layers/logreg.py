@@ -8,7 +8,9 @@ from kernels import cost
 from kernels.abi import LONGEST
 from layers.base import Emit, Layer, Shape
 from layers.cost import Cost
-from layers.options import ConfigError, layer, option
+from layers.options import ConfigError, layer, option, show
+
+TOPK = (5,)  # where nothing else is said; of fewer classes it is their number
 
 
 @layer("logreg")
@@ -25,13 +27,15 @@ class Logreg(Cost):
 
     arity: ClassVar[tuple[int, int | None]] = (2, 2)
 
-    topk: tuple[int, ...] = option((5,), least=1, doc="each k of the top-k errors; top-1 is always among them")
+    topk: tuple[int, ...] = option(TOPK, least=1, doc="each k of the top-k errors; top-1 is always among them")
     smoothing: float = option(0.0, least=0, below=1, doc="label smoothing: this share of the target is spread evenly")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (found := len({1, *self.topk})) > LONGEST:
             raise ConfigError(f"expected at most {LONGEST} of them with 1, found {found}", ("topk",))
+        if len(set(self.topk)) < len(self.topk):
+            raise ConfigError(f"expected each k once, found {show(self.topk)}", ("topk",))
 
     def fused(self, source: Layer) -> Layer | None:
         return self if source.type == "softmax" else None
@@ -46,6 +50,8 @@ class Logreg(Cost):
         if (scores.height, scores.width) != (1, 1) or scores.channels < 2:
             found = f"expected the scores of two or more classes, Kx1x1, found {scores}"
             raise ConfigError(f"{found}; an fc layer with K outputs gives them", key="inputs")
+        if self.topk != TOPK and max(self.topk) > scores.channels:
+            raise ConfigError(f"expected at most {scores.channels}, the classes, found {max(self.topk)}", ("topk",))
 
     def probabilities(self, emit: Emit, xs: Sequence[Any]) -> Any:
         return emit.keep("p", xs[0].shape, layout="hcwn")

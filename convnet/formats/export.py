@@ -8,6 +8,7 @@ import numpy as np
 from convnet import inputs, session
 from convnet.checkpoint import CONFIG, Arrays, Checkpoint, check_tensors, write_tensors
 from convnet.config import load_config
+from convnet.errors import UserError
 from convnet.formats import torchvision
 from convnet.formats.files import writing
 from convnet.graph.net import Network
@@ -54,6 +55,16 @@ def named(network: Network, weights: Arrays, steps: int, arch: str | None) -> Ar
 
 
 def format_of(target: Path, given: str | None) -> str:
-    """The format given, else the one that the file's name ends with, else safetensors."""
+    """The format given, or the one that the file's name ends with; UserError where the two are not one.
+
+    A file that is there already is replaced only where it ends as files of its format do.
+    """
     ending = target.suffix.lower().removeprefix(".")
-    return given or (ending if ending in FORMATS else FORMATS[0])
+    if ending not in FORMATS and given is None:
+        endings = ", ".join(f".{kind}" for kind in FORMATS)
+        raise UserError(f"{target}: expected a name that ends in one of {endings}, or --format")
+    if ending in FORMATS and given not in (None, ending):
+        raise UserError(f"{target}: ends as {ending}, found --format {given}")
+    if target.is_file() and ending not in FORMATS:
+        raise UserError(f"{target}: exists already; expected a new file, or one that ends in .{given}")
+    return given or ending

@@ -16,9 +16,9 @@ def writing(target: Path) -> Iterator[Path]:
     if not target.parent.is_dir():
         raise UserError(f"{target}: there is no folder '{target.parent}'")
     partial = target.with_name(f".writing-{target.name}")
-    try:
-        with naming(partial):
+    with naming(target, partial):
+        try:
             yield partial
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """A network as an ONNX model, through the package `onnx` (the extra `onnx`).
 
 Input "pixels": float32 [N, C, H, W], values 0..255, which the model normalises itself.  Output "scores": float32
-[N, K], what the first cost reads.  What only training uses (dropout, costs) is left out.  A layer that ONNX's operators
-do not express exactly is an error that names it.
+[N, K], what the main cost reads.  What only training uses (dropout, costs) is left out.  Layers that ONNX's operators
+do not express exactly are an error that names them all.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +14,25 @@ from convnet import __version__
 from convnet.checkpoint import Arrays
 from convnet.errors import UserError
 from convnet.graph.net import Network, Node
+from kernels.neuron.reference import SOFT
 
 OPSET = 17
 IR = 8  # the format of the file, as of the release that brought OPSET
-NEURONS = {
-    "relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "abs": "Abs", "sqrt": "Sqrt", "ident": "Identity",
-}  # fmt: skip
+# Each function in operators: f(operator, inputs...) is the result of one. a, b: its parameters.
+NEURONS: dict[str, Callable[..., str]] = {
+    "relu": lambda f, x, a, b: f("Relu", x),
+    "tanh": lambda f, x, a, b: f("Mul", f("Tanh", f("Mul", x, b)), a),
+    "logistic": lambda f, x, a, b: f("Sigmoid", x),
+    "ident": lambda f, x, a, b: f("Identity", x),
+    "brelu": lambda f, x, a, b: f("Clip", x, 0.0, a),
+    "softrelu": lambda f, x, a, b: f("Where", f("Greater", x, SOFT), x, f("Softplus", f("Min", x, SOFT))),
+    "abs": lambda f, x, a, b: f("Abs", x),
+    "square": lambda f, x, a, b: f("Mul", x, x),
+    "sqrt": lambda f, x, a, b: f("Sqrt", x),
+    "linear": lambda f, x, a, b: f("Add", f("Mul", x, a), b),
+    "log": lambda f, x, a, b: f("Log", f("Add", x, a)),
+    "drelu": lambda f, x, a, b: f("Sub", x, f("Mul", f("Tanh", f("Div", x, a)), a)),
+}
 
 
 def onnx_model(network: Network, weights: Arrays, *, mean: np.ndarray, std: np.ndarray, name: str = "network") -> Any:
@@ -31,8 +44,9 @@ def onnx_model(network: Network, weights: Arrays, *, mean: np.ndarray, std: np.n
     graph = _Graph(network, weights)
     graph.normalize(network.data[0], mean, std)
     scores, features = network.main.inputs[0], network.main.in_shapes[0].features
-    for node in _needed(network, scores):
-        graph.add(node)
+    faults = [fault for node in _needed(network, scores) if (fault := graph.add(node))]
+    if faults:
+        raise UserError("\n".join(faults))
     graph.emit("Flatten", [graph.values[scores]], "scores", axis=1)
     inputs = [graph.info("pixels", network.data[0].shape)]
     outputs = [onnx.helper.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, ["N", features])]
@@ -91,11 +105,17 @@ class _Graph:
         centred = self.emit("Sub", ["pixels", less], f"{data.name}.centred")
         self.values[data.name] = self.emit("Div", [centred, over], data.name)
 
-    def add(self, node: Node) -> None:
-        convert = CONVERTERS.get(node.layer.type)
-        if convert is None:
-            raise _unsupported(node, f"a {node.layer.type} layer")
-        self.values[node.name] = convert(self, node, [self.values[name] for name in node.inputs])
+    def add(self, node: Node) -> str:
+        """Emit a layer's operators; why there are none for it, or nothing."""
+        self.values[node.name] = node.name
+        try:
+            convert = CONVERTERS.get(node.layer.type)
+            if convert is None:
+                raise _unsupported(node, f"a {node.layer.type} layer")
+            self.values[node.name] = convert(self, node, [self.values[name] for name in node.inputs])
+        except UserError as error:
+            return str(error)
+        return ""
 
     def parameter(self, node: Node, key: str) -> str:
         """The name of one of a layer's parameters or states, which may be another layer's."""
@@ -137,7 +157,7 @@ def _pool(graph: _Graph, node: Node, xs: list[str]) -> str:
     pads = _pads(node, before)
     if layer.mode not in ("max", "avg") or min(before) < 0:
         raise _unsupported(node, f"mode {layer.mode} with start {layer.start}")
-    if layer.count_pad and pads[2:] != before:
+    if layer.count_pad and any(after > pad for after, pad in zip(pads[2:], before, strict=True)):
         raise _unsupported(node, "count_pad with windows that hang over the padding")
     shape = {"kernel_shape": list(layer.size), "strides": list(layer.stride or layer.size), "pads": pads}
     if layer.mode == "max":
@@ -177,9 +197,16 @@ def _cmrnorm(graph: _Graph, node: Node, xs: list[str]) -> str:
 
 def _neuron(graph: _Graph, node: Node, xs: list[str]) -> str:
     layer: Any = node.layer
-    if layer.kind not in NEURONS or (layer.a, layer.b) not in ((None, None), (1, 1)):
-        raise _unsupported(node, f"the neuron {layer}")
-    return graph.emit(NEURONS[layer.kind], xs, node.name)
+    parameters = (1.0 if value is None else value for value in (layer.a, layer.b))
+
+    def function(operator: str, *inputs: str | float) -> str:
+        if operator == "Mul" and inputs[1] == 1.0:
+            return str(inputs[0])
+        name = f"{node.name}.{len(graph.nodes)}"
+        values = [x if isinstance(x, str) else graph.constant(f"{name}.{i}", x) for i, x in enumerate(inputs)]
+        return graph.emit(operator, values, name)
+
+    return NEURONS[layer.kind](function, *xs, *parameters)
 
 
 def _dropout(graph: _Graph, node: Node, xs: list[str]) -> str:

@@ -63,18 +63,14 @@ class _Tensor(_Fixed):
     strides: tuple[int, ...]
 
     def array(self, storage: np.ndarray) -> np.ndarray:
-        """A copy in C order; bfloat16 becomes float32."""
+        """A copy in C order; of an expanded tensor, which repeats elements, a view: it may be of any size."""
         sides = zip(self.shape, self.strides, strict=True)
         end = self.offset + sum((n - 1) * stride for n, stride in sides) + 1 if all(self.shape) else self.offset
         if min((self.offset, *self.shape, *self.strides)) < 0 or end > len(storage):
             raise ValueError(f"a tensor reaches outside its storage of {len(storage)} elements")
-        if math.prod(self.shape) > len(storage):  # strides of 0 make any size of a few bytes
-            raise ValueError(f"a tensor of {self.shape} is larger than its storage of {len(storage)} elements")
         steps = [stride * storage.itemsize for stride in self.strides]
         view = np.lib.stride_tricks.as_strided(storage[self.offset :], self.shape, steps, writeable=False)
-        if self.storage.kind == "BFloat16Storage":
-            return (view.astype(np.uint32) << 16).view(np.float32)
-        return view.copy()
+        return view if math.prod(self.shape) > len(storage) else view.copy()
 
 
 def _tensor(storage: _Storage, offset: int, shape: tuple, strides: tuple, *unused: Any) -> _Tensor:
@@ -110,6 +106,10 @@ def read_pytorch(path: Path) -> dict[str, np.ndarray]:
             return _from_zip(file) if zipfile.is_zipfile(file) else _from_stream(file)
         except MALFORMED as error:
             found = str(error) or type(error).__name__
+            if not file.seek(0, 2):
+                found = "it is empty"
+            elif isinstance(error, EOFError) or "truncated" in found:
+                found += "; the file may be cut off"
             raise UserError(f"{path}: not a readable PyTorch file of weights: {found}") from None
 
 
@@ -132,8 +132,8 @@ def _from_stream(file: BinaryIO) -> dict[str, np.ndarray]:
     if file.read(2) == b"PK":
         raise ValueError("a zip file without its end; it may be cut off")
     file.seek(0)
-    if _Unpickler(file).load() != MAGIC or _Unpickler(file).load() != PROTOCOL:
-        raise ValueError("neither of PyTorch's two formats")
+    if file.read(1) != b"\x80" or file.seek(0) or any(_Unpickler(file).load() != word for word in (MAGIC, PROTOCOL)):
+        raise ValueError("it has neither of PyTorch's two formats")
     _Unpickler(file).load()
     tensors = _tensors(_Unpickler(file).load())
     storages = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
@@ -149,7 +149,9 @@ def _tensors(value: Any) -> Mapping[str, _Tensor]:
     if not isinstance(value, Mapping):
         raise ValueError(f"expected a mapping of names to tensors, found {type(value).__name__}")
     for name, tensor in value.items():
-        if not isinstance(name, str) or not isinstance(tensor, _Tensor):
+        if not isinstance(name, str):
+            raise ValueError(f"expected names of tensors, found the key {name!r}")
+        if not isinstance(tensor, _Tensor):
             raise ValueError(f"expected a tensor under {name!r}, found {type(tensor).__name__}")
     return value
 
@@ -159,8 +161,11 @@ def _arrays(tensors: Mapping[str, _Tensor], read: Callable[[_Storage], bytes]) -
     for tensor in tensors.values():
         key = tensor.storage.key
         if key not in storages:
-            storages[key] = np.frombuffer(read(tensor.storage), DTYPES[tensor.storage.kind])
+            data, dtype = read(tensor.storage), np.dtype(DTYPES[tensor.storage.kind])
+            storages[key] = np.frombuffer(data, dtype, len(data) // dtype.itemsize)
             if len(storages[key]) != tensor.storage.elements:
                 found = f"{len(storages[key])} elements of {tensor.storage.elements}"
                 raise ValueError(f"storage {key} has {found}; the file may be cut off")
+            if tensor.storage.kind == "BFloat16Storage":  # the upper half of float32
+                storages[key] = (storages[key].astype(np.uint32) << 16).view(np.float32)
     return {name: tensor.array(storages[tensor.storage.key]) for name, tensor in tensors.items()}

@@ -73,6 +73,8 @@ def read_weights(path: Path) -> Arrays:
     """The tensors of a safetensors file or of a PyTorch file, by name."""
     with path.open("rb") as file:
         head = file.read(9)
+    if not head:
+        raise UserError(f"{path}: is empty; expected a safetensors file, or one of PyTorch")
     if head[8:] != b"{":  # safetensors: eight bytes of length, then JSON
         return read_pytorch(path)
     try:
@@ -109,11 +111,11 @@ def import_torchvision(
         "classes": class_names(config, network, classes), "source": weights.name,
     }  # fmt: skip
     base = output or Path(config.run.dir or arch)
-    if output and output.exists() and (not output.is_dir() or any(output.iterdir())):
+    if output and run.occupied(output):
         raise UserError(f"{output}: is there already; nothing is written")
-    made = run.fresh(base)
-    checkpoint.save(made.checkpoints, arrays, {}, dump(config), state)
-    made.keep(dump(config), overrides)
+    with run.making(base) as made:
+        checkpoint.save(made.checkpoints, arrays, {}, dump(config), state)
+        made.keep(dump(config), overrides)
     return made
 
 

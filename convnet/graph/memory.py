@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 ALIGNMENT = 256  # bytes: what CUDA's own allocator gives, enough for any vector access
 
 
@@ -14,10 +16,6 @@ class Block:
     first: int
     last: int
 
-    def meets(self, other: "Block") -> bool:
-        """Whether both hold something at one step."""
-        return self.first <= other.last and other.first <= self.last
-
 
 def place(blocks: Sequence[Block]) -> tuple[list[int], int]:
     """Offsets (bytes) such that blocks alive at one step never overlap, and the arena size they need.
@@ -26,19 +24,22 @@ def place(blocks: Sequence[Block]) -> tuple[list[int], int]:
     first, each at the lowest offset that is free over its whole life.
     """
     offsets = [0] * len(blocks)
-    placed: list[int] = []
-    for i in sorted(range(len(blocks)), key=lambda i: (-blocks[i].size, blocks[i].first, i)):
-        taken = sorted((offsets[j], offsets[j] + blocks[j].size) for j in placed if blocks[i].meets(blocks[j]))
-        offsets[i] = _lowest_gap(taken, blocks[i].size)
-        placed.append(i)
+    order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].size, blocks[i].first, i))
+    placed = np.zeros((4, len(blocks)), np.int64)  # first, last, begin, end of each
+    for count, block in enumerate(blocks[i] for i in order):
+        if not block.size:  # nor have those that follow
+            break
+        first, last, begin, end = placed[:, :count]
+        meets = (first <= block.last) & (block.first <= last)
+        offset = offsets[order[count]] = _lowest_gap(begin[meets], end[meets], block.size)
+        placed[:, count] = block.first, block.last, offset, offset + block.size
     return offsets, max((offset + block.size for offset, block in zip(offsets, blocks, strict=True)), default=0)
 
 
-def _lowest_gap(taken: list[tuple[int, int]], size: int) -> int:
-    """The lowest aligned offset where `size` bytes fit between the sorted (begin, end) ranges."""
-    offset = 0
-    for begin, end in taken:
-        if offset + size <= begin:
-            break
-        offset = max(offset, -(-end // ALIGNMENT) * ALIGNMENT)
-    return offset
+def _lowest_gap(begin: np.ndarray, end: np.ndarray, size: int) -> int:
+    """The lowest aligned offset where `size` bytes fit between the ranges from `begin` to `end`."""
+    order = np.argsort(begin)
+    free = np.zeros(len(order) + 1, np.int64)  # up to each range, and behind the last
+    np.maximum.accumulate(-(-end[order] // ALIGNMENT) * ALIGNMENT, out=free[1:])
+    fits = np.append(free[:-1] + size <= begin[order], True)
+    return int(free[fits.argmax()])

@@ -150,12 +150,12 @@ class Network:
         return spec.layer, tuple(spec.inputs)
 
     def _check_use(self, specs: Sequence[LayerSpec]) -> None:
+        if not self.costs:
+            raise ConfigError("the network has no cost layer, such as logreg", ("layers",))
         used = {name for spec in specs for name in spec.inputs}
         for spec in specs:
             if spec.name not in used and not spec.layer.is_cost:
                 raise ConfigError("nothing uses this layer's output", spec.path)
-        if not self.costs:
-            raise ConfigError("the network has no cost layer, such as logreg", ("layers",))
         if not self.data:
             raise ConfigError("the network has no data layer", ("layers",))
         if len(self.data) > 1:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from convnet.errors import out_of_memory
+from convnet.errors import UserError, out_of_memory
 from convnet.graph import program
 from convnet.graph.feed import Feed
 from convnet.graph.net import Network
@@ -139,7 +139,10 @@ class Store:
                 raise
             largest = max(parts, key=lambda part: part.nbytes)
             most = "" if largest is value else f", '{largest.name}' in it {largest.nbytes:,}"
-            raise MemoryError(f"'{value.name}' needs {value.nbytes:,} bytes{most}") from error
+            told = f"'{value.name}' needs {value.nbytes:,} bytes{most}"
+            if value.name in OF_PARAMETERS:
+                raise UserError(f"out of memory ({told}): the network does not fit, whatever the batch") from error
+            raise MemoryError(told) from error
 
     def views(self, flat: str) -> dict[str, Any]:
         """The parts of a flat array by name; none where there is no such array."""

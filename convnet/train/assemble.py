@@ -75,7 +75,7 @@ def make_extensions(job: Job, trainer: Trainer, table: RateTable) -> list[Extens
     # Looking costs nothing on the CPU; on a GPU it waits for the device.
     look = every_steps(1 if job.engine.backend.name == "numpy" else RING // 2)
     extensions = [
-        Watch(any_of(look, log_due, eval_due, save_due), table.learning_rate),
+        Watch(any_of(look, log_due, eval_due, save_due), table),
         *([Evaluate(evaluator(job, trainer), eval_due)] if job.val else []),
         SetRates(table),
         Progress(job.console),

@@ -24,6 +24,7 @@ class RateTable:
         ]
         self.base = np.array(rows, np.float64).reshape(-1, 3)  # columns lr, momentum, weight decay
         self.biases = np.array([_is_bias(name) for _, name, _ in parameters], bool)
+        self.layers = [node.name for node, *_ in parameters]
         self.periods = np.array([period(node.layer) for node, *_ in parameters], np.int64)
 
     def factor(self, step: int, *, bias: bool = False) -> float:
@@ -44,6 +45,11 @@ class RateTable:
     def learning_rate(self, step: int) -> float:
         """The solver's own rate at `step`."""
         return self.solver.lr * self.factor(step)
+
+    def learning_rate_of(self, layer: str, step: int) -> float:
+        """The largest of a layer's parameters at `step`; 0 where it has none that learns."""
+        rates = zip(self.layers, self.at(step)[:, 0].tolist(), strict=True)
+        return max((lr for name, lr in rates if name == layer), default=0.0)
 
 
 def _is_bias(name: str) -> bool:

@@ -40,6 +40,11 @@ class Schedule(Options):
         ramp = start + (1 - start) * step / begin if step < begin else 1.0
         return ramp * self.main(step, begin, steps_total, steps_per_epoch)
 
+    def beyond(self, epochs: int) -> list[str]:
+        """What lies behind the end of a training of so many epochs, for people."""
+        lasts = self.warmup.epochs if self.warmup else 0
+        return [f"the warm-up lasts {lasts:g} epochs, the training {epochs}"] if lasts > epochs else []
+
     def main(self, step: int, begin: int, steps_total: int, steps_per_epoch: int) -> float:
         """The factor without the warm-up, which lasts until the step `begin`."""
         done, total = max(step - begin, 0), max(steps_total - begin, 1)
@@ -145,6 +150,12 @@ class MultiStep(Schedule):
         for i, (before, after) in enumerate(pairwise(self.milestones)):
             if after <= before:
                 raise ConfigError(f"expected more than the one before ({before}), found {after}", ("milestones", i + 1))
+
+    def beyond(self, epochs: int) -> list[str]:
+        late = ", ".join(f"{milestone:g}" for milestone in self.milestones if milestone > epochs)
+        return super().beyond(epochs) + (
+            [f"the training ends at epoch {epochs}, before milestones: {late}"] if late else []
+        )
 
     def main(self, step: int, begin: int, steps_total: int, steps_per_epoch: int) -> float:
         passed = sum(round(milestone * steps_per_epoch) <= step for milestone in self.milestones)

@@ -82,6 +82,7 @@ def prepare(
         stack.enter_context(run.lock())
         stack.callback(console.close)
         console.open(run.log)
+        warn_of_schedules(config, console)
     if found := read_by_all(partial(last_checkpoint, run, console), control):
         check_resume(config, found, source.classes, len(source), console.warn)
     elif resumed:
@@ -124,6 +125,14 @@ def check_learning(config: Config, engine: Engine) -> None:
         raise config.locate(ConfigError(message, ("solver",)))
 
 
+def warn_of_schedules(config: Config, console: Console) -> None:
+    """Tell what of the schedules the training does not come to."""
+    for key in ("schedule", "schedule_bias"):
+        schedule, epochs = getattr(config.solver, key), config.train.epochs
+        for what in schedule.beyond(epochs) if schedule else ():
+            console.warn(f"solver.{key}: {what}")
+
+
 def find_run(file: str, overrides: Sequence[str], resume: str | None, console: Console) -> Run | None:
     """The run to continue; None to begin a new one."""
     if resume is None:
@@ -157,6 +166,10 @@ def last_checkpoint(run: Run, console: Console) -> Checkpoint | None:
     """The checkpoint to continue from, in a folder that nobody else writes to."""
     checkpoint.clean(run.checkpoints)
     found = checkpoint.newest(run.checkpoints, console.warn)
+    if not found and checkpoint.listing(run.checkpoints):
+        raise checkpoint.CheckpointError(
+            f"{run.checkpoints}: no checkpoint in it can be read; a run that began anew would write over them"
+        )
     if not found and run.config.is_file():  # which a new run has not yet
         console.say(f"{run.path} has no checkpoint: it begins from the start")
     return found

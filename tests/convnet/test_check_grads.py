@@ -70,6 +70,17 @@ def test_weights_on_a_kink_are_told_apart_from_wrong_gradients(toy, capsys):
     assert kinks == "2 of 4 not comparable: the initial weights lie on a kink of the loss" and verdict == "none wrong"
 
 
+def test_a_gradient_that_is_inexact_by_design_is_not_wrong(toy, capsys):
+    norm = "norm: {type: cnorm, size: 3, scale: 1, exact: false}\n  conv2: {type: conv, filters: 3, size: 1}"
+    Path("toy.yaml").write_text(CONFIG.replace("drop1: {type: dropout, keep: 0.8}", norm))
+    assert main(["check-grads", "toy.yaml"]) == 0
+    *rows, inexact, verdict = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows if row.endswith("inexact")] == ["conv1.weight", "bn1.weight", "bn1.bias"]
+    assert inexact == "3 of 8 inexact by design: they lie below a layer with exact: false" and verdict == "none wrong"
+    assert main(["check-grads", "toy.yaml", "layers.norm.exact=true"]) == 0
+    assert "inexact" not in capsys.readouterr().out
+
+
 ZERO = """
 data: {train: {type: folder, path: x}}
 layers:

@@ -178,7 +178,10 @@ def test_a_summary_takes_no_memory(toy, capsys):
 @pytest.mark.parametrize(
     ("limit", "message"),
     [
-        (1000, "out of memory ('weights' needs 24,576 bytes, 'fc1.weight' in it 1,200)"),
+        (
+            1000,
+            "('weights' needs 24,576 bytes, 'fc1.weight' in it 1,200): the network does not fit, whatever the batch\n",
+        ),
         (24576, "out of memory ('pixels' needs 100,000 bytes)"),
         (100000, "out of memory ('arena' needs "),
     ],

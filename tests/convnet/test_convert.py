@@ -1,5 +1,7 @@
 """`convnet convert`: the new network computes what the old one did, and goes on training."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -97,20 +99,56 @@ def test_the_best_checkpoint_stays_the_best(trained):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "error: nothing to convert; name layers with --local or --unshare"),
-        (("--local", "cnov1"), "error: there is no layer 'cnov1'; did you mean 'conv1'?"),
-        (("--local", "pool1"), "error: layer 'pool1': expected a conv layer, found a pool layer"),
-        (("--unshare", "conv2"), "error: layer 'conv2': expected a layer with 'share', found a conv layer"),
+        ((), "step-00000012: nothing to convert; name layers with --local or --unshare"),
+        (("--local", "cnov1"), "step-00000012: there is no layer 'cnov1'; did you mean 'conv1'?"),
+        (("--local", "pool1"), "step-00000012: layer 'pool1': expected a conv layer, found a pool "
+         "layer; such are here: conv1, conv2, conv3"),
+        (("--unshare", "conv2"), "step-00000012: layer 'conv2': expected a layer with 'share', found a conv "
+         "layer; such are here: conv3"),
         (
             ("--local", "conv2"),
-            "layer 'conv3': share: expected a layer of type conv, found 'conv2' of type local",
+            "step-00000012: layer 'conv3': share: expected a layer of type conv, found 'conv2' of type local; --unshar",
         ),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_converted_leaves_nothing_behind(trained, tmp_path, capsys, arguments, message):
-    assert convert(trained, *arguments, "-o", "runs/freer") in (1, 2)
-    assert message in capsys.readouterr().err
+    assert convert(trained, *arguments, "-o", "runs/freer") == 1
+    assert f"error: runs/toy/checkpoints/{message}" in capsys.readouterr().err
     assert not (tmp_path / "runs/freer").exists()
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_failure_takes_back_what_was_begun(there, trained, tmp_path, monkeypatch):
+    """Also what was written after the checkpoint; a folder that was there before stays, empty."""
+    if there:
+        (tmp_path / "runs/freer").mkdir()
+
+    def keep(self, config, overrides):
+        self.config.write_text(config)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("convnet.run.Run.keep", keep)
+        assert convert(trained, "--local", "conv1", "-o", "runs/freer") == 130
+    assert (tmp_path / "runs/freer").exists() == there and not list(tmp_path.glob("runs/freer/*"))
+    assert convert(trained, "--local", "conv1", "-o", "runs/freer") == 0
+
+
+def test_only_remains_of_a_writer_are_overwritten(trained, tmp_path, capsys):
+    """What was put aside for a newer checkpoint, a config or any other file is not."""
+    target = tmp_path / "runs/freer/checkpoints"
+    for kept in (
+        "checkpoints/.writing-step-00000003-replaced",
+        "checkpoints/step-00000003",
+        "config.yaml",
+        "notes.txt",
+    ):
+        (target / ".writing-step-00000012").mkdir(parents=True)
+        (target.parent / kept).mkdir()
+        assert convert(trained, "--local", "conv1", "-o", "runs/freer") == 1
+        assert "runs/freer: exists already" in capsys.readouterr().err
+        assert (target.parent / kept).exists()
+        shutil.rmtree(target.parent)
 
 
 def test_a_folder_in_use_is_not_written_to(trained, capsys):

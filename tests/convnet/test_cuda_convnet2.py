@@ -29,6 +29,8 @@ def convert(layers, params=PARAMS, *, size=20):
     """The config as loaded YAML, and the notes; the network is made, which checks all of it."""
     Path("l.cfg").write_text(layers)
     Path("p.cfg").write_text(params)
+    if Path("net.yaml").is_file():
+        Path("net.yaml").unlink()
     notes = import_network(Path("l.cfg"), Path("p.cfg"), Path("net.yaml"), size=size, data="d", epochs=7)
     make_network(load_config("net.yaml"))
     return yaml.safe_load(Path("net.yaml").read_text()), notes
@@ -168,7 +170,24 @@ def test_what_is_said_of_the_weights_of_another_has_no_effect():
     config, notes = convert(HEAD + a + b + c + TAIL.format("c"), f"[a]\n{LEARN}[b]\n{own}" + PARAMS)
     assert config["layers"]["b.0"]["solver"] == {"momentum": 0.8, "update_every": 3}
     assert "solver" not in config["layers"]["b.1"] and not config["layers"]["b.1"]["bias"]
-    assert not notes
+    told = "there its epsW weighs its part of the gradient of a's weights; here they have one rate"
+    assert notes == [f"b.{i}: {told}" for i in range(2)]
+
+
+def test_the_rate_of_another_layer_of_the_same_convolution_has_no_effect_there_either():
+    a = section("a", "type=conv filters=4 filterSize=3 channels=3")
+    b = section("b", "type=conv filters=4 filterSize=3 channels=3 weightSource=a")
+    fcs = "".join(section(n, f"type=fc outputs=6 weightSource={s}", "a") for n, s in (("d", "c"), ("e", "d")))
+    c, joined = section("c", "type=fc outputs=6", "a"), section("f", "type=concat", "c,d,e")
+    layers = (
+        HEAD + a + b + c + fcs + section("g", "type=fc outputs=6", "b") + joined + section("h", "type=concat", "f,g")
+    )
+    rates = {"b": 0.5, "e": 0.5}  # that of d is that of c
+    params = "".join(f"[{n}]\n{LEARN.replace('epsW=0.01', f'epsW={rates.get(n, 0.01)}')}" for n in "abcdeg")
+    _, notes = convert(layers + TAIL.format("h"), params + PARAMS)
+    assert [note.partition(";")[0] for note in notes] == [
+        "e: there its epsW weighs its part of the gradient of c's weights"
+    ]
 
 
 def test_rates():
@@ -275,6 +294,8 @@ CONV = "[x]\ntype=conv\ninputs=data\nfilters=8\nfilterSize=3\nchannels=3\n"  # l
         ("filters=8", "filters=8\nfiltres=8", "l.cfg:11: layer 'x': unknown option 'filtres' of a conv layer; did you "
          "mean 'filters'? ("),
         ("filters=8", "filters=many", "l.cfg:10: layer 'x': filters: expected an integer, found 'many'"),
+        ("filters=8", "filters=3e9", "l.cfg:10: layer 'x': filters: expected an integer, found '3e9'; the largest "
+         "number is 2147483647"),
         ("filters=8", "filters=8,8", "l.cfg:10: layer 'x': filters: expected 1 values, one for each input, found 2"),
         ("filters=8", "filters=8\nFILTERS=9", "l.cfg:11: layer 'x': FILTERS: given twice; the first is at l.cfg:10"),
         (FC.format("x"), "[y]\ntype=href\nchannels=4\ninputs=x\n" + FC.format("y"), "l.cfg:15: layer 'y': channels: "
@@ -316,6 +337,14 @@ def test_mistakes(old, new, expected):
             "epsW=quick",
             "p.cfg:2: layer 'x': epsW: expected a number, or const, linear, exp or dexp such as",
         ),
+        (
+            "epsW=0.01",
+            "epsW=1e300",
+            "p.cfg:2: layer 'x': epsW: expected a number, or const, linear, exp or dexp such as ",
+        ),
+        ("epsW=0.01", "epsW=1e39", "p.cfg:2: layer 'x': epsW: expected a number, or const"),
+        ("epsW=0.01", "epsW=exp[base=1;tgtFactor=1e39]", "p.cfg:2: layer 'x': epsW: expected a number, or const"),
+        ("wc=0.001", "wc=-1e39", "p.cfg:6: layer 'x': wc: expected a number, found '-1e39'; the largest number is 3.4"),
         ("epsW=0.01\n", "", "l.cfg:7: layer 'x': option 'epsW' is missing; expected a number, or const"),
         ("wc=0.001", "wd=0.001", "p.cfg:6: layer 'x': unknown option 'wd' of a conv layer; "),
         ("coeff=1\n", "", "l.cfg:20: layer 'cost': option 'coeff' is missing; expected a number"),
@@ -348,6 +377,13 @@ def test_the_command():
     Path("p.cfg").write_text("".join(f"[{name}]\n{LEARN}" for name in ("conv", "fca", "fcb", "ga", "gb")) + PARAMS)
     out, error = convnet(*command, cwd=".")
     assert out.startswith("net.yaml: l.cfg as a config") and error.startswith("warning: it ran on 2 GPUs")
+
+
+def test_a_config_that_is_there_stays():
+    Path("mine.yaml").write_text("mine")
+    with pytest.raises(UserError, match=r"^mine\.yaml: is there already; nothing is written$"):
+        import_network(Path("l.cfg"), Path("p.cfg"), Path("mine.yaml"), size=20, data="d", epochs=7)
+    assert Path("mine.yaml").read_text() == "mine"
 
 
 def test_a_folder_in_place_of_the_config():

@@ -22,7 +22,7 @@ def test_live_blocks_never_overlap(blocks):
     for i, a in enumerate(blocks):
         for j in range(i):
             b = blocks[j]
-            if a.meets(b):
+            if a.first <= b.last and b.first <= a.last:
                 assert offsets[i] + a.size <= offsets[j] or offsets[j] + b.size <= offsets[i]
     assert peak == max((o + b.size for o, b in zip(offsets, blocks, strict=True)), default=0)
 

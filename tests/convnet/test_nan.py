@@ -28,7 +28,20 @@ def test_a_rate_that_is_too_high(tmp_path):
     assert len(error) == 1
     assert "step 2 (epoch 1): the loss is nan" in error[0] or "step 3 (epoch 1): the loss is" in error[0]
     assert "of layer 'conv1'" in error[0] or "of layer 'fc1'" in error[0]
-    assert "the learning rate is 1e+30" in error[0]
+    assert "the learning rate, that of '" in error[0] and "', is 1e+30; a lower one may help" in error[0]
+
+
+def test_the_rate_is_that_of_the_layer(toy, monkeypatch, capsys):
+    poison(monkeypatch, 7)
+    assert toy("layers.fc1.solver={lr: 0.004}") == 1
+    assert "the learning rate, that of 'fc1', is 0.004; a lower one may help" in capsys.readouterr().err
+
+
+def test_no_rate_is_to_blame_before_an_update(toy, capsys):
+    assert toy("layers.fc1.init={type: constant, value: 1e38}") == 1
+    error = capsys.readouterr().err
+    assert "error: step 1 (epoch 1): the loss is" in error and "no update has been made yet: look at" in error
+    assert "learning rate" not in error
 
 
 def poison(monkeypatch, step, value=np.nan):

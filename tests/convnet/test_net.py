@@ -26,7 +26,7 @@ POOL = {"type": "pool", "size": 2, "stride": 2}
             "expected an output of at most 2147483647 numbers a sample, found 3x30000x30000",
             ("data",),
         ),
-        ({"data": DATA, "fc": FC}, "nothing uses this layer's output", ("fc",)),
+        ({"data": DATA, "fc": FC}, "the network has no cost layer, such as logreg", ()),
         (
             {"data": DATA, "fc": {**FC, "inputs": ["data", "data"]}, "cost": COST},
             "expected 1 inputs, got 2",

@@ -37,6 +37,7 @@ NETWORKS = {
     "dropped": {"a": conv(stride=4), "b": pool(mode="avg")},
     "ceil": {"a": pool(rounding="ceil", pad=1), "b": pool(mode="avg", rounding="ceil", pad=1)},
     "counted": {"a": pool(mode="avg", pad=1, count_pad=True)},
+    "counted, nothing hangs over": {"a": conv(pad=[1, 2]), "b": pool(mode="avg", pad=1, count_pad=True, stride=[3, 2])},
     "start": {"a": pool(start=-1, rounding="convnet"), "b": pool(mode="avg", start=-2, rounding="convnet")},
     "norms": {
         "a": conv(filters=8),
@@ -57,6 +58,16 @@ NETWORKS = {
         "e": {"type": "dropout"},
         "s": {"type": "softmax"},
         "p": {"type": "pass", "inputs": ["s", "d"]},
+    },
+    "neurons": {
+        "a": conv(neuron="tanh[1.7,0.6]"),
+        "b": conv(neuron="softrelu"),
+        "c": conv(neuron="brelu[0.4]"),
+        "d": conv(neuron="drelu[0.7]"),
+        "e": conv(neuron="square"),
+        "f": {"type": "neuron", "kind": "linear[300,0.5]"},
+        "g": {"type": "neuron", "kind": "softrelu"},  # above 4, and below
+        "h": {"type": "neuron", "kind": "log[0.3]"},
     },
     "shared": {
         "a": conv(filters=3, pad=1),
@@ -101,7 +112,6 @@ def test_the_reference_evaluator_computes_what_we_do(name):
         ({"type": "cmrnorm", "size": 4}, "size 4, blocked False"),
         ({"type": "cmrnorm", "size": 3, "blocked": True}, "size 3, blocked True"),
         ({"type": "rnorm", "size": 3}, "a rnorm layer"),
-        ({"type": "neuron", "kind": "tanh[1.7,0.6]"}, r"the neuron tanh\[1.7,0.6\]"),
         (pool(mode="maxabs"), "mode maxabs"),
         (pool(mode="avg", size=4, stride=3, pad=1, count_pad=True, rounding="ceil"), "count_pad with windows"),
         (conv(shared_biases=False), "a bias of its own for each position"),
@@ -111,6 +121,15 @@ def test_what_onnx_cannot_say_is_an_error_with_the_layer(layer, expected):
     engine = engine_of({"odd": layer})
     with pytest.raises(UserError, match=f"layer 'odd': {expected}.* has no counterpart in ONNX"):
         onnx_model(engine.network, engine.tensors(), mean=MEAN, std=STD)
+
+
+def test_all_obstacles_are_named():
+    engine = engine_of({"a": {"type": "rnorm", "size": 3}, "b": conv(), "c": pool(mode="maxabs"), "d": {"type": "sum"}})
+    with pytest.raises(UserError) as caught:
+        onnx_model(engine.network, engine.tensors(), mean=MEAN, std=STD)
+    assert [line.split(" has no")[0] for line in str(caught.value).splitlines()] == [
+        "layer 'a': a rnorm layer", "layer 'c': mode maxabs with start None", "layer 'd': a sum layer"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

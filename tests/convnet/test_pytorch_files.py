@@ -76,7 +76,7 @@ def wide(offset=0, shape=(2,), strides=(1,)):
         (wide(strides=(-1,), offset=1), "a tensor reaches outside"),
         ([1, 2], "expected a mapping of names to tensors, found list"),
         ({"model": state(ARRAYS)}, "expected a tensor under 'model', found OrderedDict"),
-        ({3: wide()["w"]}, "expected a tensor under 3, found _Tensor"),
+        ({3: wide()["w"]}, "expected names of tensors, found the key 3"),
     ],
 )
 def test_other_contents(value, expected, tmp_path):
@@ -105,10 +105,38 @@ def test_damaged_files(tmp_path):
             read_pytorch(path)
 
 
-def test_a_tensor_is_no_larger_than_its_storage(tmp_path):
-    save_zip(tmp_path / "a.pth", wide(shape=(2**40,), strides=(0,)))
-    with pytest.raises(UserError, match=r"a tensor of \(1099511627776,\) is larger than its storage of 3 elements"):
+@pytest.mark.parametrize("kind", ["FloatStorage", "BFloat16Storage"])
+def test_an_expanded_tensor_takes_no_memory(kind, tmp_path):
+    """As torch.save writes expand() and broadcast_to(): of any size, in a file of a few bytes."""
+    values = np.array([1.5, -2, 3], np.float32)
+    values = (values.view(np.uint32) >> 16).astype(np.uint16) if kind == "BFloat16Storage" else values
+    tensors = {
+        "a": Tensor(Storage("0", values, kind), (4, 3), (0, 1)),
+        "b": Tensor(Storage("1", values, kind), (2**40,), (0,)),
+    }
+    save_zip(tmp_path / "a.pth", tensors)
+    found = read_pytorch(tmp_path / "a.pth")
+    assert found["a"].tolist() == [[1.5, -2, 3]] * 4
+    assert found["b"].shape == (2**40,) and found["b"][-1] == 1.5
+    save_zip(tmp_path / "a.pth", wide(shape=(2**40, 2**40), strides=(0, 0)))
+    with pytest.raises(UserError, match=r"a\.pth: not a readable PyTorch file"):
         read_pytorch(tmp_path / "a.pth")
+
+
+def test_what_is_wrong_with_a_file_is_told(tmp_path):
+    path = tmp_path / "a.pth"
+    save_stream(path, state(ARRAYS))
+    whole = path.read_bytes()
+    for data, expected in [
+        (b"", "it is empty"),
+        (b"hello, world", "it has neither of PyTorch's two formats"),
+        (pickle.dumps(3), "it has neither of PyTorch's two formats"),
+        (whole[: len(whole) // 4], "; the file may be cut off"),
+        (whole[:-9], "; the file may be cut off"),
+    ]:
+        path.write_bytes(data)
+        with pytest.raises(UserError, match=f"PyTorch file of weights: .*{expected}$"):
+            read_pytorch(path)
 
 
 @pytest.mark.parametrize("field, value", [(6, 1), (6, 1 << 6), (8, 99)])

@@ -1,5 +1,6 @@
 """A run that is interrupted and resumed ends with the bits, and the log, of one that was not."""
 
+import errno
 import gc
 import json
 import os
@@ -231,6 +232,27 @@ def test_a_damaged_newest_checkpoint_is_passed_over(folder, straight, monkeypatc
     assert_same(folder, straight)
 
 
+@pytest.mark.parametrize("damage", ["cut", "denied"])
+def test_checkpoints_that_cannot_be_read_are_not_overwritten(damage, folder, monkeypatch, capsys):
+    assert main(["train", "toy.yaml", "--device", "cpu", "train.epochs=1"]) == 0
+    (path,) = checkpoint.listing(folder / "runs/toy/checkpoints")
+    if damage == "cut":
+        os.truncate(path / "weights.safetensors", 100)
+    else:  # what a folder without permission gives, for root too
+
+        def listdir(path, inner=os.listdir):
+            if str(path).endswith("checkpoints"):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return inner(path)
+
+        monkeypatch.setattr("convnet.checkpoint.os.listdir", listdir)
+    before = {file: file.read_bytes() for file in path.iterdir()}
+    assert main(["train", "toy.yaml", "--device", "cpu", "--resume"]) == 1
+    expected = {"cut": "no checkpoint in it can be read; ", "denied": "Permission denied"}[damage]
+    assert f"error: runs/toy/checkpoints: {expected}" in capsys.readouterr().err
+    assert {file: file.read_bytes() for file in path.iterdir()} == before
+
+
 def test_the_learning_rates_are_those_of_a_straight_run(folder, straight, monkeypatch):
     """Stopped just before the milestone, resumed behind it: multistep, after 2 epochs of 3."""
     with monkeypatch.context() as patch:
@@ -290,7 +312,7 @@ def test_a_full_disk_spoils_no_overrides(folder, capsys):
     assert main([*run, "train.epochs=1"]) == 0
     (folder / "runs/toy/overrides.json.writing").symlink_to("/dev/full")
     assert main([*run, "--resume", "train.epochs=2"]) == 1
-    assert capsys.readouterr().err.endswith("error: runs/toy/overrides.json.writing: No space left on device\n")
+    assert capsys.readouterr().err.endswith("error: runs/toy/overrides.json: No space left on device\n")
     assert json.loads((folder / "runs/toy/overrides.json").read_text()) == ["train.epochs=1"]
 
 

@@ -169,6 +169,15 @@ def test_a_shift_moves_the_schedule_and_not_the_turns_of_layers() -> None:
         np.testing.assert_array_equal(found[:, 3], table.at(step)[:, 3])
 
 
+def test_what_lies_behind_the_end_of_the_training() -> None:
+    schedule = MultiStep(milestones=(10, 20, 30.5), warmup=Warmup(epochs=25))
+    assert schedule.beyond(20) == [
+        "the warm-up lasts 25 epochs, the training 20",
+        "the training ends at epoch 20, before milestones: 30.5",
+    ]
+    assert not schedule.beyond(31) and not Constant().beyond(1)
+
+
 def test_milestones_must_rise() -> None:
     with pytest.raises(ConfigError, match=r"^milestones\[1\]: expected more than the one before \(30.0\), found 30.0$"):
         build(Schedule, {"type": "multistep", "milestones": [30, 30]})

@@ -1,5 +1,6 @@
 """torchvision's weights to a run of ours and back."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,14 @@ from safetensors.numpy import load_file, save_file
 
 from convnet import cli, session
 from convnet.config import load_config
+from convnet.errors import UserError
 from convnet.formats.export import format_of
+from convnet.formats.files import writing
 from convnet.formats.torchvision import ARCHITECTURES, default_config, names
 from convnet.run import find_checkpoint
 from kernels.backend import NumPy
 from tests.convnet.pickles import save_zip, state
-from tests.convnet.toy import ROOT, convnet, write_images
+from tests.convnet.toy import ROOT, convnet, signalled, write_images
 
 # Entries of torchvision's state dicts, without num_batches_tracked, and some pairs of ours and theirs.
 ENTRIES = {"alexnet": 16, "vgg16": 32, "resnet18": 102, "resnet50": 267, "resnet152": 777, "squeezenet1_1": 52}
@@ -47,8 +50,6 @@ def test_names(arch):
 
 
 def test_another_network_has_no_such_names():
-    from convnet.errors import UserError
-
     with pytest.raises(UserError) as caught:
         names(network("alexnet"), "squeezenet1_1")
     lines = str(caught.value).splitlines()
@@ -94,11 +95,45 @@ def test_import_and_export(save, name, weights, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     "target, given, expected",
-    [("a.onnx", None, "onnx"), ("a.NPZ", None, "npz"), ("a", None, "safetensors"), ("a.pt", None, "safetensors"),
-     ("a.npz", "safetensors", "safetensors")],
+    [("a.onnx", None, "onnx"), ("a.NPZ", None, "npz"), ("a", "npz", "npz"), ("a.pt", "safetensors", "safetensors"),
+     ("a.npz", "npz", "npz")],
 )  # fmt: skip
 def test_the_format_is_given_or_as_the_name_ends(target, given, expected):
     assert format_of(Path(target), given) == expected
+
+
+def test_a_file_of_another_kind_is_not_replaced(tmp_path):
+    for name in ("a.yaml", "a", "a.npz"):
+        (tmp_path / name).write_text("mine")
+    for name, given, expected in [
+        ("a.yaml", None, "expected a name that ends in one of .safetensors, .npz, .onnx, or --format"),
+        ("b", None, "expected a name that ends in one of"),
+        ("b.npz", "onnx", "ends as npz, found --format onnx"),
+        ("a.yaml", "npz", "exists already; expected a new file, or one that ends in .npz"),
+        ("a", "safetensors", "exists already; expected a new file, or one that ends in .safetensors"),
+    ]:
+        with pytest.raises(UserError, match=f"{name}: {expected}"):
+            format_of(tmp_path / name, given)
+    assert format_of(tmp_path / "a.npz", None) == "npz"  # an earlier export
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path):
+    target = tmp_path / f"{'x' * 245}.npz"  # too long with the prefix of a file that is not complete
+    with pytest.raises(OSError) as caught, writing(target) as partial:
+        partial.write_bytes(b"")
+    assert caught.value.filename == str(target)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)]
+)
+@pytest.mark.parametrize("call", [1, 4])
+def test_an_import_that_was_interrupted_can_be_repeated(call, number, code, few, tmp_path):
+    place = "convnet.checkpoint:_flush"
+    assert signalled(place, number, call, *few, "-o", "a", cwd=tmp_path).returncode == code
+    assert (tmp_path / "a").exists() == (code < 0)  # Ctrl-C leaves nothing behind
+    convnet(*few, "-o", "a", cwd=tmp_path)
+    assert sorted(path.name for path in (tmp_path / "a/checkpoints").iterdir()) == ["step-00000000"]
 
 
 def test_batch_norm_counts_batches(tmp_path):
@@ -201,6 +236,9 @@ def test_a_convnet_without_configs(few, tmp_path, monkeypatch, capsys):
 def test_mistakes_on_the_command_line(tmp_path):
     _, error = convnet("import", "torchvision", "x.pth", "--arch", "squeezenet1_1", cwd=tmp_path, code=1)
     assert "x.pth" in error
+    (tmp_path / "x.pth").write_bytes(b"")
+    _, error = convnet("import", "torchvision", "x.pth", "--arch", "squeezenet1_1", cwd=tmp_path, code=1)
+    assert error == "error: x.pth: is empty; expected a safetensors file, or one of PyTorch\n"
     (tmp_path / "x.pth").write_bytes(b"\0" * 8 + b"{")
     _, error = convnet("import", "torchvision", "x.pth", "--arch", "squeezenet1_1", cwd=tmp_path, code=1)
     assert error.startswith("error: x.pth: not a readable safetensors file: ")

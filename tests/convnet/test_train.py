@@ -545,3 +545,14 @@ def test_a_finished_run_is_left_alone(toy, capsys):
     assert toy("--resume") == 0
     assert "is finished; a larger train.epochs continues it" in capsys.readouterr().out
     assert METRICS.read_bytes() == before
+
+
+def test_what_the_training_does_not_come_to_is_told(tmp_path, monkeypatch, capsys):
+    write_toy(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    biases = "solver.schedule_bias={type: constant, warmup: 2}"
+    assert main(["train", "toy.yaml", "--device", "cpu", "train.epochs=1", biases]) == 0
+    assert capsys.readouterr().err == (
+        "warning: solver.schedule: the training ends at epoch 1, before milestones: 2\n"
+        "warning: solver.schedule_bias: the warm-up lasts 2 epochs, the training 1\n"
+    )

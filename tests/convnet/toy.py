@@ -96,7 +96,8 @@ def last_files(run):
 
 # A program that sends itself a signal in the n-th call of a function, then runs convnet.
 SIGNALLED = """
-import importlib, os, sys
+import importlib, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job would ignore
 place, number, count, *arguments = sys.argv[1:]
 module, _, name = place.partition(":")
 owner = importlib.import_module(module)

@@ -205,6 +205,7 @@ def test_inputs_that_do_not_suit(layer, inputs, message):
         ({"type": "neuron", "kind": "brelu", "a": -1}, "a: expected a number > 0, found -1"),
         ({"type": "neuron", "kind": "drelu[0]"}, "a: expected a number other than 0, found 0"),
         ({"type": "logreg", "topk": [1, 2, 3, 4, 5, 6, 7, 8, 9]}, "topk: expected at most 8 of them with 1, found 9"),
+        ({"type": "logreg", "topk": [3, 3]}, "topk: expected each k once, found [3, 3]"),
         ({"type": "bce", "pos_weight": 0}, "pos_weight: expected a number > 0, found 0"),
         ({"type": "dropout", "scale": "test"}, "scale: expected one of train, eval, found 'test'"),
         ({"type": "conv", "filters": 0, "size": 3}, "filters: expected an integer >= 1, found 0"),
@@ -239,7 +240,8 @@ def test_a_neuron_is_written_in_several_ways():
 
 def test_names_of_results():
     assert Logreg().results(Shape(10), Shape(1)) == ("loss", "top1_error", "top5_error")
-    assert Logreg(topk=(10, 1, 3)).results(Shape(7), Shape(1)) == ("loss", "top1_error", "top3_error", "top7_error")
+    assert Logreg(topk=(7, 1, 3)).results(Shape(7), Shape(1)) == ("loss", "top1_error", "top3_error", "top7_error")
+    assert Logreg().results(Shape(4), Shape(1)) == ("loss", "top1_error", "top4_error")
     assert Logreg(topk=1).results(Shape(7), Shape(1)) == ("loss", "top1_error")
     assert Bce().results(Shape(7), Shape(7)) == ("loss", "bit_error", "top1_error")
     assert Bce().results(Shape(1), Shape(1)) == Bce().results(Shape(3, 4, 4), Shape(3, 4, 4)) == ("loss", "bit_error")
@@ -274,3 +276,8 @@ def test_layers_and_options_are_documented(name):
     assert kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(")
     undocumented = [f.name for f in dataclasses.fields(kind) if not f.metadata["rule"].doc]
     assert not undocumented
+
+
+def test_more_than_there_are_classes() -> None:
+    with pytest.raises(ConfigError, match="topk: expected at most 7, the classes, found 10"):
+        Logreg(topk=(10, 1, 3)).output(Shape(7), Shape(1))

@@ -11,6 +11,7 @@ from typing import Any
 from convnet import session
 from convnet.config import ConfigError, load_config
 from convnet.config.dump import yaml_text
+from convnet.errors import UserError
 from convnet.formats.cuda_convnet2.cfg import Section, read_cfg
 from convnet.formats.cuda_convnet2.conversion import Check, Conversion
 from convnet.formats.cuda_convnet2.layers import convert
@@ -29,6 +30,8 @@ def import_network(layers: Path, params: Path, target: Path, *, size: int, data:
     size: of the images that the network sees, pixels; data: folder with train and val; epochs: of training. The files
     say none of the three. ConfigError tells the place in the .cfg; nothing is written then.
     """
+    if target.is_file():
+        raise UserError(f"{target}: is there already; nothing is written")
     net = Conversion(size)
     parameters = read_cfg(params)
     for section in read_cfg(layers).values():

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from layers.options import ConfigError
 from layers.registry import suggest
-from layers.values import as_integer, as_number
+from layers.values import LARGEST, as_integer, as_number
 
 T = TypeVar("T")
 HEADER = re.compile(r"\[([^\]]+)\]")
@@ -90,6 +90,9 @@ class Section:
         for part, value in zip(parts, found, strict=True):
             if value is None:
                 raise self.error(f"expected {expected}, found '{part}'", option)
+            numbers: tuple[Any, ...] = getattr(value, "numbers", (value,))
+            for most in (LARGEST[type(n)] for n in numbers if type(n) in LARGEST and abs(n) > LARGEST[type(n)]):
+                raise self.error(f"expected {expected}, found '{part}'; the largest number is {most:.10g}", option)
         return found * count if len(found) < count else found  # type: ignore[return-value]
 
     def names(self, option: str) -> list[str]:

@@ -29,6 +29,10 @@ class Rate:
     steps: int = 1
 
     @property
+    def numbers(self) -> tuple[float, ...]:
+        return self.base, self.factor, self.steps
+
+    @property
     def schedule(self) -> dict[str, Any]:
         """The section of our schedule."""
         if self.kind == "const":

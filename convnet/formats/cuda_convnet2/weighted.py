@@ -88,6 +88,17 @@ def _source(net: Conversion, s: Section, text: str) -> str:
     return net.parts[name][number]
 
 
+def _note_rate(net: Conversion, s: Section, part: str, rate: Rate, source: str, own: dict[str, Rate]) -> None:
+    """There a layer's epsW stands in what it adds to a gradient, except in that of a convolution's weights."""
+    while "share" in net.layers[source]:
+        source = net.layers[source]["share"]
+    rates = own | {one.layer: one.weights for one in net.learned if one.weights}
+    if s.text("type") != "conv" and rate != rates[source]:
+        net.notes.append(
+            f"{part}: there its epsW weighs its part of the gradient of {source}'s weights; here they have one rate"
+        )
+
+
 def _learned(net: Conversion, s: Section, parts: list[str], sources: list[str]) -> list[Learned]:
     """How each part learns that does: of weights that are another's, what is said here has no effect."""
     count = len(parts)
@@ -105,6 +116,7 @@ def _learned(net: Conversion, s: Section, parts: list[str], sources: list[str]) 
             more = [one | ({name: bound} if bound else {}) for one, bound in zip(more, bounds, strict=True)]
     for i, source in enumerate(sources):
         if source:
+            _note_rate(net, s, parts[i], weights[i], source, dict(zip(parts, weights, strict=True)))
             momenta[i], more[i] = bias_momentum, {}
     period = s.integer("updatePeriod", 0)
     if period > 1 and net.passes > 1:

@@ -3,13 +3,14 @@
 The device itself updates nothing once a loss is not finite, so that looking late loses only time.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from convnet.errors import NotFinite
 from convnet.train.extension import WRITER, Extension, Trigger
+from convnet.train.rates import RateTable
 from convnet.train.trainer import Trainer
+
+UNTRAINED = "no update has been made yet: look at how the weights begin (init), and at data.mean and data.std"
 
 
 class Watch(Extension):
@@ -17,9 +18,9 @@ class Watch(Extension):
 
     name, priority = "watch", WRITER
 
-    def __init__(self, due: Trigger, learning_rate: Callable[[int], float]):
+    def __init__(self, due: Trigger, table: RateTable):
         super().__init__(due)
-        self.learning_rate = learning_rate
+        self.table = table
 
     def __call__(self, trainer: Trainer) -> None:
         begin, watched = trainer.collected, trainer.engine.network.watched
@@ -41,6 +42,11 @@ class Watch(Extension):
         order = list(trainer.engine.network.nodes)  # what one rank has found may have come from another
         found = min(filter(None, everywhere), key=lambda told: order.index(told[0]), default=None)
         where = f"; the first NaN or infinity is in '{found[1]}' of layer '{found[0]}'" if found else ""
-        rate = f"the learning rate is {self.learning_rate(step + trainer.shift):g}; a lower one may help"
+        advice = self._advice(found[0] if found else "", step + trainer.shift) if step else UNTRAINED
         epoch = (step + trainer.shift) // trainer.steps_per_epoch + 1
-        return f"step {step + 1} (epoch {epoch}): the loss{loss}{where}; {rate}"
+        return f"step {step + 1} (epoch {epoch}): the loss{loss}{where}; {advice}"
+
+    def _advice(self, layer: str, step: int) -> str:
+        own = self.table.learning_rate_of(layer, step)
+        rate = f"that of '{layer}', is {own:g}" if own else f"is {self.table.learning_rate(step):g}"
+        return f"the learning rate{',' * bool(own)} {rate}; a lower one may help"
