@@ -119,9 +119,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("size: 5", "size: [5, 0]", "6:36: layer 'conv1': size: expected a size >= 1 (one number, or [height, width]), "
          "found [5, 0]"),
         ("keep: 0.5", "kepe: 0.5", "7:26: layer 'drop1': unknown option 'kepe'; did you mean 'keep'? "
-         "(type, keep, scale, inputs, neuron)"),
+         "(type, keep, scale, inputs, neuron, ranks)"),
         ("keep: 0.5", "input: conv1", "7:26: layer 'drop1': unknown option 'input'; did you mean 'inputs'? "
-         "(type, keep, scale, inputs, neuron)"),
+         "(type, keep, scale, inputs, neuron, ranks)"),
         ("type: conv", "type: conf", "6:11: layer 'conv1': unknown layer type 'conf'; did you mean 'conv'? "
          f"({LAYER_TYPES})"),
         ("type: conv, ", "", f"6:3: layer 'conv1': option 'type' is missing; expected one of {LAYER_TYPES}"),
