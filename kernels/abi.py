@@ -74,6 +74,11 @@ def pack(kind: str, name: str, value: Any) -> Any:
         return np.array((value.data.ptr, c, h, w), MAP)
     if value is None:
         return np.uint64(0)
-    if not value.flags.c_contiguous:
-        raise ValueError(f"array '{name}': expected it contiguous, found strides {value.strides}")
+    check(kind, name, value)
     return np.uint64(value.data.ptr)
+
+
+def check(kind: str, name: str, value: Any) -> None:
+    """Raise ValueError where an array does not lie in memory as its kind wants."""
+    if kind == "array" and value is not None and not value.flags.c_contiguous:
+        raise ValueError(f"array '{name}': expected it contiguous, found strides {value.strides}")

@@ -52,6 +52,8 @@ class NumPy:
         self, op: Op, g: Any, arguments: Mapping[str, Any], workspace: Any = None, chosen: Any = None
     ) -> Callable[[], None]:
         """A function that runs `op` on these arrays; like a GPU, it makes infinities and NaNs without a word."""
+        for name, kind in op.arguments.items():
+            abi.check(kind, name, arguments[name])
         run = functools.partial(op.reference, g, *(arguments[name] for name in op.arguments))
         return np.errstate(all="ignore")(run)
 

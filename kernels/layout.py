@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 Map = Annotated[Any, "map"]  # an array with the axes C, H, W, N, any strides but N contiguous
 Array = Annotated[Any, "array"]  # any other array, contiguous
+Memory = Annotated[Any, "memory"]  # the memory of a whole array or map, whatever the order of its elements
 
 LAYOUTS = {"hcwn": (1, 0, 2, 3), "chwn": (0, 1, 2, 3)}
 

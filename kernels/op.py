@@ -84,7 +84,7 @@ class Variant:
 
 
 def _signature(reference: Callable[..., None]) -> tuple[type, dict[str, str]]:
-    """The geometry type, and the kind of each further argument: map, array, int or float."""
+    """The geometry type, and the kind of each further argument: map, array, memory, int or float."""
     hints = get_type_hints(reference, include_extras=True)
     names = list(inspect.signature(reference).parameters)
     kinds = {}

@@ -1,7 +1,7 @@
 """What goes before and after an exchange, in NumPy."""
 
 from kernels import bfloat16
-from kernels.layout import Array
+from kernels.layout import Array, Memory
 from kernels.wire.geometry import Clear, Halve, Scale
 
 
@@ -20,6 +20,6 @@ def scale(g: Scale, x: Array) -> None:
     x *= g.factor
 
 
-def clear(g: Clear, x: Array) -> None:
+def clear(g: Clear, x: Memory) -> None:
     """x = 0. x: [size], in any shape, of any type."""
     x[...] = 0
