@@ -7,7 +7,8 @@ The weights are random, written by torch.save and imported as a user does; dropo
 |ours - theirs| / |theirs|, norms over a whole tensor. In float32 a ReLU at 0 falls on one side or the other, so that
 PyTorch's own float32 is off too, by chance in one or the other: of each side the worst over the seeds counts, and ours
 may be twice PyTorch's where that is above the tolerance. With --smooth, tanh takes the place of every ReLU and
-average of maximum pooling, on both sides: then nothing is left to chance. Needs torch and torchvision.
+average of maximum pooling, and the last batch norm of a residual branch counts a tenth, on both sides: then nothing is
+left to chance, little is magnified, and the tolerance holds by itself. Needs torch and torchvision.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 import torchvision
+from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from convnet import session
 from convnet.config import load_config
@@ -49,7 +51,11 @@ def theirs(model: Any, pixels: np.ndarray, labels: np.ndarray, config: Any, dtyp
 
 
 def smooth(model: Any) -> None:
-    """Without kinks: tanh for ReLU, average for maximum pooling."""
+    """Without kinks: tanh for ReLU, average for maximum pooling. Nor chaotic: residual branches that add little."""
+    for block in model.modules():
+        if isinstance(block, BasicBlock | Bottleneck):
+            last = block.bn3 if isinstance(block, Bottleneck) else block.bn2
+            torch.nn.init.constant_(last.weight, 0.1)
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, torch.nn.ReLU):
@@ -126,6 +132,7 @@ def compare(arch: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         "worst_gradient": mine[worst],
         "worst": worst,
         "pytorch": max(pytorch.values()),
+        "pytorch_worst": max(pytorch, key=lambda name: pytorch[name]),
     }
 
 
@@ -134,7 +141,8 @@ def over_seeds(arch: str, args: argparse.Namespace) -> dict[str, Any]:
     runs = [compare(arch, seed, args) for seed in args.seeds]
     worst = {key: max(run[key] for run in runs) for key in ("scores", "loss", "worst_gradient", "pytorch")}
     ours, theirs = max(worst["scores"], worst["loss"], worst["worst_gradient"]), worst["pytorch"]
-    return {"arch": arch, **worst, "right": ours <= max(TOLERANCE, 2 * theirs), "seeds": runs}
+    right = ours <= (TOLERANCE if args.smooth else max(TOLERANCE, 2 * theirs))
+    return {"arch": arch, **worst, "right": right, "seeds": runs}
 
 
 def main() -> int:

@@ -1,9 +1,12 @@
 """What `convnet bench scaling` has found, as tables and as JSON."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
+from convnet import __version__
 from convnet.bench.measure import Measured
 from convnet.parallel.model import Links, Times
 from convnet.summary import table
@@ -76,13 +79,18 @@ class Findings:
     larger: list[Larger] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """For a file."""
+        """For a file, with what made it."""
         buses = {
             str(ranks): [{"bytes": size, "us": 1e6 * t, "bus_gb_s": bus(size, t, ranks)} for size, t in found.items()]
             for ranks, found in self.buses.items()
         }
+        made = {
+            "date": date.today().isoformat(),
+            "command": " ".join(["convnet", *sys.argv[1:]]),
+            "version": __version__,
+        }
         rows, larger = ([item.as_json() for item in items] for items in (self.rows, self.larger))
-        return {"device": self.device, "scaling": rows, "all_reduce": buses, "simulated": larger}
+        return {"device": self.device, **made, "scaling": rows, "all_reduce": buses, "simulated": larger}
 
     def text(self) -> str:
         """For people."""
