@@ -34,7 +34,7 @@ from convnet.parallel.shares import longest
 
 log = logging.getLogger(__name__)
 POLICIES = ("error", "skip")
-TASKS_PER_THREAD = 4  # pieces of a batch: enough that threads end together, few enough to cost nothing
+TASKS_PER_THREAD = 2  # of the batches in flight: enough that none waits for another; each costs as much as an image
 LEAST_BYTES = 4 << 20  # of a piece that is only copied: half a millisecond
 STARVED = 0.02  # of the time between two batches: with more spent waiting, one more thread is set to work
 Pin = Callable[[NDArray[np.uint8]], Callable[[], object]]  # array -> function that undoes it
@@ -235,10 +235,8 @@ class Pipeline:
 
     def _pieces(self, count: int) -> Iterator[slice]:
         """What each task fills of a batch of `count` samples."""
-        size = max(1, -(-count // (self.threads * TASKS_PER_THREAD)))
-        if self.processes:
-            size = min(size, LONGEST)
-        elif self._filler.images is not None:
+        size = max(1, min(LONGEST, count * (self.prefetch + 1) // (self.threads * TASKS_PER_THREAD)))
+        if not self.processes and self._filler.images is not None:
             size = max(size, LEAST_BYTES // prod(self._filler.shape))
         return (slice(first, min(first + size, count)) for first in range(0, count, size))
 
