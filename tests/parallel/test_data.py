@@ -273,10 +273,9 @@ def test_a_transfer_that_nobody_waits_for():
     i = next(i for i, step in enumerate(recorded.steps) if step.op == Collective("all_reduce", "wait"))
     del recorded.steps[i]
     plan = plan_program(recorded.steps, (), made.backend.choose)
+    arena, arrays = np.zeros(plan.peak, np.uint8), {name: array.copy() for name, array in made.arrays.items()}
     with pytest.raises(ValueError, match="1 transfers are started and never waited for"):
-        Executor(
-            made.backend, plan, np.zeros(plan.peak, np.uint8), made.arrays, capture=False, communicator=Silent(0, 2)
-        )
+        Executor(made.backend, plan, arena, arrays, capture=False, communicator=Silent(0, 2))
 
 
 @settings(deadline=None)
