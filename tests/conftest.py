@@ -1,6 +1,7 @@
 """The backends that tests run on. A test marked gpu (multi_gpu) is skipped without a (second) GPU."""
 
 import functools
+import signal
 
 import pytest
 
@@ -15,6 +16,12 @@ def device_count() -> int:
         return 0
     except cupy().cuda.runtime.CUDARuntimeError:
         return 0
+
+
+def pytest_configure(config):
+    """A shell's background job ignores SIGINT, and so would every process that a test starts and interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item):
