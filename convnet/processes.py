@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 from typing import TypeVar
 
+from convnet.cpus import available_cpus
 from convnet.errors import UserError
 
 AHEAD = 4  # tasks for each process: enough that none waits for the one that reads the results
@@ -18,12 +19,13 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-def in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], processes: int) -> Iterator[Result]:
-    """function(task) for each task, in order; with one process: in this one.
+def in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], processes: int = 0) -> Iterator[Result]:
+    """function(task) for each task, in order; with one process: in this one; 0: one for each CPU.
 
     function, tasks and results are pickled.  What a task raises is raised here, and ends the work.  Raises UserError
     where a process was killed.
     """
+    processes = processes or available_cpus()
     if processes == 1:
         yield from map(function, tasks)
         return

@@ -215,7 +215,7 @@ def stages(source: FileSource, transform: Transform) -> dict[str, Callable[[int]
     return {"read": source.read, "decode": decode, "cut": cut}
 
 
-def record(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def record(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures with what they were made with."""
     names = ("convnet", "numpy", "pillow", "pillow-simd", "simplejpeg", "torch", "torchvision")
     versions = {name: metadata.version(name) for name in names if found(name)}
@@ -306,7 +306,7 @@ def main() -> None:
         run(args, files, rows)
     finally:
         if args.output:
-            args.output.write_text(json.dumps(record(args, rows), indent=1) + "\n")
+            args.output.write_text(json.dumps(record(rows), indent=1) + "\n")
 
 
 def stop(number: int, frame: object) -> None:

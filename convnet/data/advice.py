@@ -1,8 +1,7 @@
 """What to change when training waits for images."""
 
-import importlib.util
-
 from convnet.cpus import available_cpus
+from convnet.data.decoders import chosen
 from convnet.data.pipeline import Pipeline
 from convnet.data.sources import PixelSource
 
@@ -20,7 +19,7 @@ def remedies(pipeline: Pipeline) -> list[str]:
     if pipeline.threads < cpus:
         found.append(f"data.threads: auto would use up to {cpus}")
     if not isinstance(pipeline.source, PixelSource):
-        if pipeline.transform.decoder == "pillow" and importlib.util.find_spec("simplejpeg") is None:
+        if pipeline.transform.decoder == "pillow" == chosen("auto"):
             found.append("simplejpeg decodes JPEGs faster (pip install 'convnet[simplejpeg]')")
         if not pipeline.processes and pipeline.threads >= 4:
             found.append("data.workers: processes scales further than threads")

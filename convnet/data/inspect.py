@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from convnet.cpus import available_cpus
 from convnet.data.decode import ORIENTATION
 from convnet.data.errors import DecodeError
 from convnet.data.sources import EncodedSource, PixelSource, Place, Source
@@ -100,7 +99,7 @@ def inspect(source: Source, transform: Transform, bar: Bar, workers: int = 0) ->
         for first in range(0, len(source), PIECE)
     )
     with bar(total=len(source), unit="image") as shown:
-        for looks, sums in in_processes(_look_all, tasks, workers or available_cpus()):
+        for looks, sums in in_processes(_look_all, tasks, workers):
             for look in looks:
                 digests += look.digest
                 found.broken += [look.error] if look.error else []

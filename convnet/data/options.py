@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from convnet.data.augment_options import AutoAugment, ColorJitter, ColorNoise, RandomErasing
+from convnet.data.decode import MAX_PIXELS
 from convnet.data.decoders import DECODERS
 from convnet.data.sources import Source
+from convnet.data.transform import CROPS
 from convnet.data.workers import WORKERS
 from layers.options import ConfigError, Options, Registry, option, options
 
@@ -25,7 +27,7 @@ class Split(Options):
     pad: int = option(0, least=0, doc="zero pixels added at each edge before the crop")
     crop: str = option(
         "center",
-        choices=("center", "random", "resized"),
+        choices=CROPS,
         doc="the network's input: cut out at the centre, at a random place, or (resized) a part of random place, area "
         "and aspect, scaled: torchvision's RandomResizedCrop",
     )
@@ -41,7 +43,7 @@ class Split(Options):
         0.0, least=0, most=100, doc="alpha: a part is taken from another image; 0: not; with mixup, one of both"
     )
     on_error: str = option("error", choices=("error", "skip"), doc="a broken image: stop, or leave it out")
-    max_pixels: int = option(178_956_970, least=1, doc="a larger image is an error; the default is Pillow's own limit")
+    max_pixels: int = option(MAX_PIXELS, least=1, doc="a larger image is an error; the default is Pillow's own limit")
 
     def source(self, classes: Sequence[str] | None) -> Source:
         """The samples; raises DataError.  classes: those of a model, in index order; None: the source's own."""

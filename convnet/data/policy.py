@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageOps
 
 from convnet.data.draws import below
+from convnet.data.pixels import image_of
 
 POLICIES = ("trivial", "rand")
 STRENGTHS = 31  # steps from nothing to the most
@@ -70,7 +71,7 @@ class Policy:
 
     def apply(self, pixels: NDArray[np.uint8], draws: NDArray[np.uint32]) -> None:
         """Change an image [H, W, C] in place. draws: words [self.words, 4]: operation, strength, sign."""
-        image = before = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+        image = before = image_of(pixels)
         for which, how, sign, _ in draws.tolist():
             name = list(OPERATIONS)[below(which, len(OPERATIONS))]
             step = self.magnitude if self.name == "rand" else below(how, STRENGTHS)

@@ -97,9 +97,9 @@ class Transform:
     def scaled(self, pixels: Pixels, path: str) -> Pixels:
         """An image in the size that is cut from."""
         height, width, _ = pixels.shape
-        if self.resize is None or self.keeps(width, height):
+        size = (width, height) if self.resize is None else resized(width, height, self.resize)
+        if size == (width, height):
             return pixels
-        size = resized(width, height, self.resize)
         if size[0] * size[1] > self.max_pixels:
             raise DecodeError(path, f"after resize: {self.resize}, {over(size, self.max_pixels)}")
         return resize(pixels, size)
@@ -155,7 +155,8 @@ class Transform:
 
     def cut_views(self, image: Pixels, out: Pixels) -> None:
         """The corners, row by row, and the centre, or a grid of 3 x 3; out: [5 or 9, height, width, channels]."""
-        (tall, height), (wide, width) = self._fit(image)
+        tall, wide = (side + 2 * self.pad for side in image.shape[:2])
+        height, width = self.height, self.width
         top, left = centred(tall, height), centred(wide, width)
         rows = (0, tall - height) if tall > height else (top, top)
         columns = (0, wide - width) if wide > width else (left, left)
@@ -165,10 +166,6 @@ class Transform:
             starts = [*[(row, column) for row in rows for column in columns], (top, left)]
         for window, (row, column) in zip(out, starts, strict=True):
             place(image, row - self.pad, column - self.pad, window)
-
-    def _fit(self, image: Pixels) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Along each axis: the padded image's size, and the window's."""
-        return (image.shape[0] + 2 * self.pad, self.height), (image.shape[1] + 2 * self.pad, self.width)
 
 
 def resized(width: int, height: int, short: int) -> tuple[int, int]:

@@ -77,6 +77,11 @@ class Communicator:
         }
         return self._bind(run[kind])
 
+    def move(self, kind: str, source: Any, target: Any, **options: Any) -> None:
+        """A transfer by `bind`, from its start to its end."""
+        for run in self.bind(kind, source, target, **options):
+            run()
+
     def _bind(self, run: Run) -> tuple[Run, Run]:
         return run, lambda: None
 
@@ -93,19 +98,8 @@ class Communicator:
 class Silent(Communicator):
     """Ranks that pack and wait but move nothing: what a step costs without its transfers. Results are meaningless."""
 
-    def all_reduce(self, source: Any, target: Any, function: str = "sum") -> None: ...
-
-    def reduce(self, source: Any, target: Any, root: int, function: str = "sum") -> None: ...
-
-    def reduce_scatter(self, source: Any, target: Any) -> None: ...
-
-    def all_gather(self, source: Any, target: Any) -> None: ...
-
-    def broadcast(self, source: Any, target: Any, root: int) -> None: ...
-
-    def send(self, source: Any, peer: int) -> None: ...
-
-    def receive(self, target: Any, peer: int) -> None: ...
+    def _bind(self, run: Run) -> tuple[Run, Run]:
+        return lambda: None, lambda: None
 
 
 class Host(Communicator):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from convnet.graph.net import Network, Node
+from convnet.parallel.shares import share
 from layers.base import LABELS, Param
 from layers.options import ConfigError
 
@@ -29,15 +30,9 @@ class Home:
 DATA, SHARD, FULL = Home("data"), Home("shard"), Home("full")
 
 
-def rows_of(count: int, size: int, rank: int) -> Rows:
-    """The rows [begin, end) of `count` that `rank` of `size` ranks holds: equal numbers, but for the last rank."""
-    most = -(-count // size)
-    return min(rank * most, count), min((rank + 1) * most, count)
-
-
 def divides(count: int, size: int) -> bool:
     """Whether each of `size` ranks gets a row."""
-    return rows_of(count, size, size - 1)[0] < count
+    return share(count, size, size - 1)[0] < count
 
 
 def homes(network: Network, size: int, *, sharded: bool) -> dict[str, Home]:
@@ -118,18 +113,17 @@ class Placement:
 
     def channels(self, node: Node, rank: int | None = None) -> Rows:
         """Those of a node's map that a rank, by default this one, has."""
-        home, count, of = self.homes[node.name], node.shape.channels, self.rank if rank is None else rank
-        if home == SHARD:
-            return rows_of(count, self.size, of)
-        return (0, count) if home.kind != "one" or home.rank == of else (0, 0)
+        return self._held(self.homes[node.name], node.shape.channels, rank)
 
     def rows(self, name: str, rank: int | None = None) -> Rows:
         """Those of a parameter that a rank, by default this one, holds."""
-        param, home = self.network.params[name], self.homes[name.rpartition(".")[0]]
+        return self._held(self.homes[name.rpartition(".")[0]], self.network.params[name].shape[0], rank)
+
+    def _held(self, home: Home, count: int, rank: int | None) -> Rows:
         of = self.rank if rank is None else rank
         if home == SHARD:
-            return rows_of(param.shape[0], self.size, of)
-        return (0, param.shape[0]) if home.kind != "one" or home.rank == of else (0, 0)
+            return share(count, self.size, of)
+        return (0, count) if home.kind != "one" or home.rank == of else (0, 0)
 
     def whole(self, name: str) -> bool:
         """Whether every rank holds all of a parameter."""

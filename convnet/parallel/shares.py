@@ -1,8 +1,8 @@
-"""How a batch is divided among ranks: the one place that says so."""
+"""How a batch, and the rows of a divided layer, come to ranks: the one place that says so."""
 
 
 def share(count: int, size: int, rank: int, unit: int = 1) -> tuple[int, int]:
-    """The samples [begin, end) of a batch of `count` that `rank` of `size` ranks has: neighbours, in order.
+    """The samples, or rows, [begin, end) of `count` that `rank` of `size` ranks has: neighbours, in order.
 
     unit: so many neighbours, counted from the first sample, come to the same rank. All shares are equal but those of
     the last ranks, which are short or empty where `count` is no multiple of size * unit. So the place of a rank's first

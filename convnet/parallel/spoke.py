@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from convnet.parallel.fault import leave, show
-from convnet.parallel.watch import BEAT, Health, Pulse
+from convnet.parallel.watch import BEAT, TIMEOUT, Pulse
 from convnet.parallel.wire import Line
 
 Part = tuple[dict[str, Any], bytes]
@@ -71,7 +71,7 @@ class Spoke(End):
     def __init__(self, rank: int, line: Line):
         super().__init__(rank)
         self.line = line
-        self.timeout = Health(1).timeout
+        self.timeout = TIMEOUT
         self.start()
 
     def post(self, head: Mapping[str, Any], body: bytes = b"") -> None:

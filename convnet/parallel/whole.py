@@ -34,7 +34,7 @@ class Whole:
         shares = [self._part(name) for name in names]
         weighted = np.where(np.array(shares)[:, None] > 0, found * np.array(shares)[:, None], 0)
         total = np.ascontiguousarray(weighted, np.float64)
-        self._move("all_reduce", array := self._upload(total.reshape(-1)), array)
+        self.communicator.move("all_reduce", array := self._upload(total.reshape(-1)), array)
         added = self.backend.download(array).reshape(total.shape)
         return np.where([[self._cut(name)] for name in names], added, found)
 
@@ -56,20 +56,18 @@ class Whole:
         if len(owners) == 1:
             target = self.backend.zeros(prod(shape), array.dtype)
             mine = owners[0] == self.placement.rank
-            self._move("broadcast", self._upload(array.reshape(-1)) if mine else None, target, root=owners[0])
+            self.communicator.move(
+                "broadcast", self._upload(array.reshape(-1)) if mine else None, target, root=owners[0]
+            )
             return np.asarray(self.backend.download(target)).reshape(shape)
         most = max(end - begin for begin, end in rows) * row
         source = np.zeros(most, array.dtype)
         source[: array.size] = array.reshape(-1)
         target = self.backend.zeros(most * size, array.dtype)
-        self._move("all_gather", self._upload(source), target)
+        self.communicator.move("all_gather", self._upload(source), target)
         return np.asarray(self.backend.download(target))[: prod(shape)].reshape(shape)
 
     def _upload(self, source: np.ndarray) -> Any:
         target = self.backend.zeros(source.size, source.dtype)
         self.backend.upload(target, source)
         return target
-
-    def _move(self, kind: str, source: Any, target: Any, **options: Any) -> None:
-        for run in self.communicator.bind(kind, source, target, **options):
-            run()

@@ -36,9 +36,7 @@ class ArchiveSource(EncodedSource):
         self.path, self.index, self._handles = path, index, Handles()
 
     def place(self, index: int) -> Place:
-        return Place(
-            str(self.path), self.index.names[index], *(int(self.index[key][index]) for key in ("offset", "size"))
-        )
+        return self.index.place(index, str(self.path))
 
     def read(self, index: int) -> bytes:
         return self._handles.read(self.place(index))

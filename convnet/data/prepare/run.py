@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from convnet.cpus import available_cpus
 from convnet.data.draws import permutation
 from convnet.data.errors import DataError, DecodeError
 from convnet.data.prepare.names import prepared_names
@@ -64,7 +63,8 @@ def prepare(job: Job, bar: Bar, warn: Callable[[str], None]) -> bool:
         raise DataError(f"'{job.target}' is not empty: it holds '{left[0]}'")
     with _work_folder(job.target) as work:
         plan = _plan(job, work, options)
-        order = permutation(ORDER_SEED, 0, len(job.source)) if plan["shuffled"] else np.arange(len(job.source))
+        shuffled = job.recipe.format == "shards" and job.recipe.shuffle
+        order = permutation(ORDER_SEED, 0, len(job.source)) if shuffled else np.arange(len(job.source))
         units = [order[first : first + plan["unit"]] for first in range(0, len(order), plan["unit"])]
         _write_units(job, work, units, bar)
         _finish(job, work, units, options, warn)
@@ -109,12 +109,7 @@ def _plan(job: Job, work: Path, options: dict[str, Any]) -> dict[str, Any]:
         plan: dict[str, Any] = json.loads(path.read_text())
         _check_same(job.target, plan["options"], options)
         return plan
-    shards = job.recipe.format == "shards"
-    plan = {
-        "options": options,
-        "unit": _shard_images(job) if shards else UNIT,
-        "shuffled": shards and job.recipe.shuffle,
-    }
+    plan = {"options": options, "unit": _shard_images(job) if job.recipe.format == "shards" else UNIT}
     temporary = path.with_suffix(".part")
     with naming(path):
         temporary.write_text(json.dumps(plan))
@@ -174,7 +169,7 @@ def _made(job: Job, order: NDArray[np.int64]) -> Iterator[Made | DecodeError]:
         Task(job.recipe, [job.source.place(index) for index in order[first : first + PIECE].tolist()])
         for first in range(0, len(order), PIECE)
     )
-    for piece in in_processes(make_all, tasks, job.workers or available_cpus()):
+    for piece in in_processes(make_all, tasks, job.workers):
         yield from piece
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from convnet.cpus import available_cpus
 from convnet.data.decode import decode
 from convnet.data.errors import DataError, DecodeError
 from convnet.data.sources.base import Place
@@ -31,7 +30,7 @@ def verify(root: Path, bar: Callable[..., Any], workers: int = 0) -> list[str]:
     index = Index.load(root / NAME)
     wrong: list[str] = []
     with bar(total=len(index), unit="image", desc=f"verify {root.name}") as shown:
-        for found in in_processes(_faults, _checks(root, index), workers or available_cpus()):
+        for found in in_processes(_faults, _checks(root, index), workers):
             wrong += [fault for fault in found if fault]
             shown.update(len(found))
     return wrong
@@ -44,8 +43,7 @@ def _checks(root: Path, index: Index) -> Iterator[Check]:
         if kind == "folder":
             places = [Place(str(root / index.names[i])) for i in rows]
         else:
-            numbers = [[int(index[name][i]) for name in ("shard", "offset", "size")] for i in rows]
-            places = [Place(files[n[0]], index.names[i], n[1], n[2]) for i, n in zip(rows, numbers, strict=True)]
+            places = [index.place(i, files[index["shard"][i]]) for i in rows]
         yield Check(places, [index["digest"][i].tobytes() for i in rows], kind != "raw")
 
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from convnet.data.prepare.recipe import Made, Recipe
-from convnet.data.sources.index import COLUMNS, Index
+from convnet.data.sources.index import COLUMNS, Index, stat_file
 from convnet.data.sources.raw import IMAGES
 from convnet.data.sources.tars import BLOCK
 from convnet.errors import naming
@@ -97,8 +97,7 @@ class ShardWriter(Writer):
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        status = path.stat()
-        unit.entry.update(name=path.name, size=status.st_size, mtime_ns=status.st_mtime_ns)
+        unit.entry.update(stat_file(path))
         return unit.index()
 
 
@@ -145,8 +144,7 @@ class RawWriter(Writer):
                 file.truncate(HEADER + count * int(np.prod(self._shape)))
                 os.fsync(file.fileno())
             path.replace(self.root / IMAGES)
-        status = (self.root / IMAGES).stat()
-        return [{"name": IMAGES, "size": status.st_size, "mtime_ns": status.st_mtime_ns}]
+        return [stat_file(self.root / IMAGES)]
 
 
 def _npy_header(shape: tuple[int, ...]) -> bytes:

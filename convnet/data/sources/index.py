@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convnet.data.errors import DataError
+from convnet.data.sources.base import Place
 from convnet.errors import naming
 
 NAME = "index.npz"
@@ -68,6 +69,10 @@ class Index:
         """The samples `rows`, in that order."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         return Index(self.meta, [self.names[row] for row in rows.tolist()], columns)
+
+    def place(self, row: int, file: str) -> Place:
+        """Where the encoded image of a row lies in its file, of which this is the path."""
+        return Place(file, self.names[row], int(self["offset"][row]), int(self["size"][row]))
 
     def save(self, path: Path) -> None:
         """Write it beside and rename it, so that it is whole or not there."""

@@ -52,14 +52,21 @@ def list_images(root: str, folders: Mapping[str, str]) -> Listing:
     return listing
 
 
-def _file(root: str) -> Path | None:
-    """Where the list of a folder is kept; None where nothing can be."""
+def kept_in(name: str) -> Path | None:
+    """The folder in which things of a kind are kept for the next start; None where nothing can be."""
     try:
-        folder = cache_folder().parent / "listings"
+        folder = cache_folder().parent / name
         folder.mkdir(exist_ok=True)
     except OSError:
         return None
-    return folder / hashlib.sha256(os.path.realpath(root).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return folder
+
+
+def _file(root: str) -> Path | None:
+    """Where the list of a folder is kept."""
+    folder = kept_in("listings")
+    place = os.path.realpath(root).encode("utf-8", "surrogateescape")
+    return folder and folder / hashlib.sha256(place).hexdigest()[:32]
 
 
 def _save(file: Path, listing: Listing, began: int) -> None:

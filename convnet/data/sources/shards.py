@@ -17,8 +17,8 @@ from convnet.data.errors import DataError
 from convnet.data.sources.base import EncodedSource, Handles, Place, check_folder, some
 from convnet.data.sources.classes import indexed
 from convnet.data.sources.index import NAME, Index, joined, stat_file
+from convnet.data.sources.listing import kept_in
 from convnet.data.sources.tars import members, scan
-from kernels.compile import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,7 @@ class ShardSource(EncodedSource):
 
     def place(self, index: int) -> Place:
         sample = int(self._samples[index])
-        file, offset, size = (int(self.index[name][sample]) for name in ("shard", "offset", "size"))
-        return Place(self.files[file], self.index.names[sample], offset, size)
+        return self.index.place(sample, self.files[self.index["shard"][sample]])
 
     def read(self, index: int) -> bytes:
         return self._handles.read(self.place(index))
@@ -138,9 +137,5 @@ def _make(root: Path, files: Sequence[Path]) -> Index:
 
 def _elsewhere(root: Path) -> Path | None:
     """Where the index of a folder that cannot be written to lies."""
-    try:
-        folder = cache_folder().parent / "indices"
-        folder.mkdir(exist_ok=True)
-    except OSError:
-        return None
-    return folder / f"{os.path.realpath(root).replace(os.sep, '%')[-200:]}.npz"
+    folder = kept_in("indices")
+    return folder and folder / f"{os.path.realpath(root).replace(os.sep, '%')[-200:]}.npz"
