@@ -329,8 +329,7 @@ def _predict(args: Args, console: Console) -> int:
     from convnet.predict import formatted, predict
     from convnet.run import find_checkpoint
 
-    if args.top < 1:
-        raise UserError(f"--top: expected 1 or more, found {args.top}")
+    _check_least(args, top=1)
     found = find_checkpoint(args.model, console.warn, best=args.best)
     console.muted = True  # each image that cannot be read is an error here
     codes: list[int] = []
@@ -355,8 +354,7 @@ def _show(args: Args, console: Console) -> int:
 def _summary(args: Args, console: Console) -> int:
     from convnet.summary import summarize
 
-    if args.world < 1:
-        raise UserError(f"--world: expected 1 or more, found {args.world}")
+    _check_least(args, world=1)
     config = load_config(args.config, args.overrides)
     console.say(summarize(config, open_planner(args.device), explained=args.explain, world=args.world))
     return 0

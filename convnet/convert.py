@@ -77,8 +77,7 @@ def converted(old: Config, network: Network, local: Sequence[str], unshare: Sequ
 
 def convey(arrays: Arrays, before: Network, after: Network) -> Arrays:
     """Parameters and states in the shapes and under the names of the network `after`."""
-    shapes = {name: param.shape for name, param in after.params.items()}
-    shapes |= {name: state.shape for name, state in after.states.items()}
+    shapes = after.shapes
     sources = {name: before.shared.get(name, name) for name in shapes}
     return {name: spread(arrays[source], shapes[name]) for name, source in sources.items() if source in arrays}
 

@@ -260,9 +260,8 @@ def load_weights(engine: Engine, found: Checkpoint, *, momentum: bool) -> None:
 
     momentum: all that training goes on with; else averages, where there are some, take the place of the weights.
     """
-    network = engine.network
-    params = {name: param.shape for name, param in network.params.items()}
-    everything = params | {name: state.shape for name, state in network.states.items()}
+    everything = engine.network.shapes
+    params = {name: everything[name] for name in engine.network.params}
     if not momentum:
         name = checkpoint.EMA if found.ema else checkpoint.WEIGHTS
         checkpoint.check_tensors(found.trained, everything, f"{found.path / name}")

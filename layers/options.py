@@ -13,6 +13,7 @@ the class).  Values are checked and converted wherever an object is made, from a
 """
 
 import dataclasses
+import functools
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,8 +68,13 @@ class Options:
                 raise error.under(name) from None
 
 
-def options(cls: type) -> tuple[tuple[str, Any, Rule, Any], ...]:
+def options(cls: Any) -> tuple[tuple[str, Any, Rule, Any], ...]:
     """Name, annotation, rule and default (REQUIRED: none) of each option of a class, in order."""
+    return _declared(cls)
+
+
+@functools.cache  # each object that is built asks
+def _declared(cls: Any) -> tuple[tuple[str, Any, Rule, Any], ...]:
     hints = get_type_hints(cls)
     fields = (f for f in dataclasses.fields(cls) if "rule" in f.metadata)
     return tuple((f.name, hints[f.name], f.metadata["rule"], f.default) for f in fields)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 import layers
-from convnet.config.dump import plain, yaml_text
+from convnet.config.dump import flow_text, plain
 from convnet.config.schema import Config
 from layers.initializers import Initializer
 from layers.options import LAYERS, REQUIRED, ConfigError, Options, Rule, expected, options
@@ -93,5 +93,4 @@ def default_text(value: Any) -> str:
     value = plain(value)
     if isinstance(value, dict):
         value = {key: item for key, item in value.items() if item is not None}
-    text = yaml_text(value, default_flow_style=True, width=1000)
-    return f"default {text.removesuffix('...' + chr(10)).strip()}"
+    return f"default {flow_text(value)}"

@@ -53,6 +53,11 @@ def yaml_text(value: Any, **style: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, **style)
 
 
+def flow_text(value: Any) -> str:
+    """The same on one line."""
+    return yaml_text(value, default_flow_style=True, width=10_000).removesuffix("...\n").strip()
+
+
 def plain(value: Any) -> Any:
     """A Config, section or option as mappings, lists and scalars, in the form in which it is written."""
     if isinstance(value, Config):

@@ -24,8 +24,7 @@ def export(found: Checkpoint, target: Path, kind: str, *, arch: str | None = Non
     """
     config = load_config(found.path / CONFIG)
     network = session.make_network(config)
-    shapes = {name: of.shape for name, of in (network.params | network.states).items()}
-    check_tensors(found.trained, shapes, str(found.path))
+    check_tensors(found.trained, network.shapes, str(found.path))
     if kind == "onnx":
         from convnet.formats.onnx import onnx_model
 

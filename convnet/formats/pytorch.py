@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from convnet.errors import UserError
+from kernels.bfloat16 import widen
 
 DTYPES = {
     "DoubleStorage": "<f8", "FloatStorage": "<f4", "HalfStorage": "<f2", "BFloat16Storage": "<u2",
@@ -166,6 +167,6 @@ def _arrays(tensors: Mapping[str, _Tensor], read: Callable[[_Storage], bytes]) -
             if len(storages[key]) != tensor.storage.elements:
                 found = f"{len(storages[key])} elements of {tensor.storage.elements}"
                 raise ValueError(f"storage {key} has {found}; the file may be cut off")
-            if tensor.storage.kind == "BFloat16Storage":  # the upper half of float32
-                storages[key] = (storages[key].astype(np.uint32) << 16).view(np.float32)
+            if tensor.storage.kind == "BFloat16Storage":
+                storages[key] = widen(storages[key])
     return {name: tensor.array(storages[tensor.storage.key]) for name, tensor in tensors.items()}

@@ -101,7 +101,7 @@ def import_torchvision(
     config = load_config(config_file or default_config(arch), overrides)
     network = session.make_network(config)
     theirs = names(network, arch)
-    shapes = {name: of.shape for name, of in (network.params | network.states).items()}
+    shapes = network.shapes
     found = {name: array for name, array in read_weights(weights).items() if not name.endswith(f".{COUNTER}")}
     checkpoint.check_tensors(found, {theirs[name]: shape for name, shape in shapes.items()}, str(weights))
     _check_numbers(found, weights)

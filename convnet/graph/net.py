@@ -225,6 +225,11 @@ class Network:
     def states(self) -> dict[str, State]:
         return {name: state for node in self.nodes.values() for name, state in node.states.items()}
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the parameters, then of the states."""
+        return {name: of.shape for name, of in (self.params | self.states).items()}
+
     def needing_gradient(self, trainable: Iterable[str]) -> set[str]:
         """Nodes whose output gradient is computed: those with a trainable parameter in or before them, below a cost."""
         trained, learners = set(trainable), dict[str, str]()  # node -> a node in or before it that learns

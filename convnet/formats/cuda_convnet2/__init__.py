@@ -10,7 +10,7 @@ from typing import Any
 
 from convnet import session
 from convnet.config import ConfigError, load_config
-from convnet.config.dump import yaml_text
+from convnet.config.dump import flow_text
 from convnet.errors import UserError
 from convnet.formats.cuda_convnet2.cfg import Section, read_cfg
 from convnet.formats.cuda_convnet2.conversion import Check, Conversion
@@ -123,7 +123,7 @@ def _section(name: str, options: dict[str, Any]) -> str:
 
 
 def _flow(value: Any) -> str:
-    return yaml_text(_short(value), default_flow_style=True, width=10_000).removesuffix("...\n").strip()
+    return flow_text(_short(value))
 
 
 def _short(value: Any) -> Any:
