@@ -35,6 +35,11 @@ def whole_batch_vectors(g: Any) -> str:
     return "" if g.batch % VECTOR == 0 else f"N = {g.batch} is not a multiple of {VECTOR}"
 
 
+def batch_vector(g: Any) -> int:
+    """Samples of one pixel that one load takes."""
+    return 1 if whole_batch_vectors(g) else VECTOR
+
+
 def next_power_of_two(n: int) -> int:
     """The least power of two not below n >= 1."""
     return 1 << (n - 1).bit_length()

@@ -19,6 +19,13 @@ def ranked_tile(rows: int, columns: int, products: int, rank: int) -> tuple[int,
     return sorted(TILES, key=cost)[rank]
 
 
+def tiled_launch(rows: int, columns: int, products: int, rank: int, **define: int) -> Launch:
+    """A block for each tile of so many products of rows x columns."""
+    tile = ranked_tile(rows, columns, products, rank)
+    blocks = ceil_div(rows, tile[0]) * ceil_div(columns, tile[1]) * products
+    return Launch((blocks,), (THREADS,), define=(("TILE_M", tile[0]), ("TILE_J", tile[1]), *define.items()))
+
+
 def one_a_thread(count: int) -> Launch:
     """A launch of `count` threads."""
     return Launch((ceil_div(count, THREADS),), (THREADS,))

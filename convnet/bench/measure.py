@@ -12,7 +12,6 @@ import numpy as np
 from convnet.graph.engine import Engine
 from convnet.graph.executor import Executor
 from convnet.graph.plan import ProgramPlan
-from convnet.parallel.choose import training_programs
 from convnet.parallel.communicator import Communicator, Silent
 from convnet.parallel.model import moves
 from kernels.backend import cupy
@@ -77,7 +76,7 @@ def measure(engine: Engine, silent: bool = False) -> Measured:
     silent: its communicator moves nothing anyway.
     """
     prepare(engine)
-    programs = training_programs(engine)
+    programs = engine.programs(engine.batch_size)
     plans = [engine.plan(*program)[1] for program in programs]
     quiet = [engine.bound(plan, Silent(engine.communicator.rank, engine.communicator.size)) for plan in plans]
     without = seconds_of(engine.backend, lambda: _run(quiet))

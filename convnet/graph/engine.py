@@ -1,7 +1,7 @@
 """The engine: a network's memory and programs on one device, and the few things a trainer asks of it."""
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from convnet.graph.executor import Executor, front
 from convnet.graph.feed import Feed
 from convnet.graph.net import Network
 from convnet.graph.plan import ProgramPlan, plan_program
-from convnet.graph.program import Program
+from convnet.graph.program import Program, Undivided
 from convnet.graph.steps import Step, Value
 from convnet.graph.store import OF_PARAMETERS, Store
 from convnet.graph.update import Rule, Updating
@@ -22,7 +22,6 @@ from convnet.parallel.data import Exchange, Sharing, idle
 from convnet.parallel.division import Division
 from convnet.parallel.shares import longest, share
 from convnet.parallel.whole import Whole
-from kernels.update import BLOCK
 from layers.options import ConfigError
 
 NORMALISATION = ("mean", "std")
@@ -62,9 +61,8 @@ class Engine:
         exchange: Exchange | None = None,
         division: Division | None = None,
     ):
-        self.division, self._distance = division, 0
         self.network, self.backend, self.seed = network, backend, seed
-        self.communicator, self.exchange = communicator or Solo(), exchange or Exchange()
+        self.communicator, self.exchange, self.division = communicator or Solo(), exchange or Exchange(), division
         self._unit, self._kept = feeds[0].unit, kept
         self.batch_size, self.micro = batch_size, self._longest(batch_size // accumulate)
         self.eval_batch = eval_batch or self.micro
@@ -74,6 +72,7 @@ class Engine:
         self.results = network.results
         self.rule = rule or Rule()
         self._learns = np.array([[name in self.trainable] for name in network.params], np.float32).reshape(-1, 1)
+        self._rates = np.zeros((0, 4), np.float32)  # that are uploaded
         self._waiting = set(self.trainable) & set(update.waiting(network))
         self.store = self._make_store(dtype, feeds, np.ndim(mean) == 3)
         self._name_arrays()
@@ -84,7 +83,8 @@ class Engine:
         self.plans: dict[tuple[str, int, int, int], tuple[Program, ProgramPlan]] = {}
         self._executors: dict[tuple, Executor] = {}
         self._arena = backend.zeros(0)
-        self._plan_all(accumulate)
+        self._distance = self._longest(batch_size)  # between the first samples of neighbouring ranks
+        self._plan_all()
 
     # Memory
 
@@ -103,7 +103,7 @@ class Engine:
             waiting=self._waiting,
             rule=self.rule,
             ranks=ranks,
-            grain=BLOCK * (ranks if self.exchange.sharded else 1),
+            grain=self.exchange.grain(ranks),
         )
 
     def _name_arrays(self) -> None:
@@ -173,15 +173,12 @@ class Engine:
 
     # Programs
 
-    def _plan_all(self, accumulate: int) -> None:
+    def _plan_all(self) -> None:
         """What a run will need, so that its memory is known."""
         if self.trainable:
             self.plan("measure", self.micro)
-            self._distance = self._longest(self.batch_size)
-            for begin, count, total in self.parts(self.batch_size):
-                self.plan("train" if accumulate == 1 else "more" if begin else "first", count, total)
-            if accumulate > 1:
-                self.plan("apply", *self.applied(self.batch_size))
+            for program in self.programs(self.batch_size):
+                self.plan(*program)
         self.plan("eval", self.eval_batch)
 
     def share(self, total: int) -> tuple[int, int]:
@@ -192,19 +189,28 @@ class Engine:
         """Those of the first rank."""
         return longest(total, self.communicator.size, self._unit)
 
-    def parts(self, total: int) -> Iterator[tuple[int, int, int]]:
-        """The micro-batches of a step on `total` samples: of each the first of this rank's samples, their number, and
-        that of all ranks'. Every rank has as many, of which some may be empty."""
+    def parts(self, total: int) -> list[tuple[int, int]]:
+        """The micro-batches of a step on `total` samples: of each those of this rank, and of all.
+
+        Every rank has as many, of which some may be empty; the n-th begins at the rank's sample n * micro.
+        """
         size = self.communicator.size
         lengths = [end - begin for begin, end in (share(total, size, rank, self._unit) for rank in range(size))]
+        found = []
         for begin in range(0, lengths[0], self.micro):
             counts = [min(max(length - begin, 0), self.micro) for length in lengths]
-            yield begin, counts[self.communicator.rank], sum(counts)
+            found.append((counts[self.communicator.rank], sum(counts)))
+        return found
 
-    def applied(self, total: int) -> tuple[int, int]:
-        """Samples of this rank, and of all, that an update is of; alone, a rank has one program for any number."""
+    def programs(self, total: int) -> list[tuple[str, int, int]]:
+        """What a step on `total` samples consists of, in order: kinds of programs (see `plan`), samples of this rank,
+        and of all."""
+        parts = self.parts(total)
+        if len(parts) <= 1:
+            return [("train", *part) for part in parts]
         begin, end = self.share(total)
-        return (end - begin, total) if self._sharing else (self.micro, self.micro)
+        update = (end - begin, total) if self._sharing else (self.micro, self.micro)  # alone, it is one for any number
+        return [("more" if n else "first", *part) for n, part in enumerate(parts)] + [("apply", *update)]
 
     def plan(self, kind: str, batch: int, total: int | None = None) -> tuple[Program, ProgramPlan]:
         """A program at a batch size, planned; total: samples of all ranks, default: all have `batch`.
@@ -226,48 +232,27 @@ class Engine:
         return kind, batch, batch * self.communicator.size if total is None else total, distance
 
     def _record(self, kind: str, batch: int, total: int, distance: int) -> Program:
-        values, gathering = self.store.values, self._sharing.gathering() if self._sharing else []
-        if kind == "eval":
-            return self._record_evaluation(batch, total)
+        gathering = self._sharing.gathering() if self._sharing else []
         if kind == "apply":
             return Program(self._with_update([], batch / total))
         if kind == "measure":
-            return Program([*gathering, *update.measuring(values.flat)])
-        if kind == "gather":
-            return Program(gathering)
-        if kind == "loss":
-            samples = max(batch, 1), total
-            if self.division:
-                recorded = self.division.loss(values, *samples, distance)
-            else:
-                recorded = program.loss(self.network, values, *samples)
-            return recorded if batch else Program(idle(recorded.steps, joint=self._joint))
-        return self._record_training(kind, batch, total, distance)
+            return Program([*gathering, *update.measuring(self.store.values.flat)])
+        return Program(gathering) if kind == "gather" else self._record_pass(kind, batch, total, distance)
 
-    @property
-    def _joint(self) -> set[str]:
-        """Layers that ranks compute together."""
-        return {node.name for node in self.division.placement.region} if self.division else set()
-
-    def _record_evaluation(self, batch: int, total: int) -> Program:
-        values = self.store.averaged() if self.averages else self.store.values
-        if not self.division:
-            return program.evaluation(self.network, values, batch)
-        recorded = self.division.evaluation(values, max(batch, 1), total)
-        return recorded if batch else Program(idle(recorded.steps, joint=self._joint))
-
-    def _record_training(self, kind: str, batch: int, total: int, distance: int) -> Program:
+    def _record_pass(self, kind: str, batch: int, total: int, distance: int) -> Program:
         """A rank without samples takes part in what all do together, in the place and order of the others."""
-        samples, accumulate = (max(batch, 1), total), kind == "more"
-        if self.division:
-            recorded = self.division.training(self.store.values, *samples, distance, accumulate=accumulate)
+        made, values, samples = self.division or Undivided(self.network), self.store.values, (max(batch, 1), total)
+        if kind == "eval":
+            recorded = made.evaluation(self.store.averaged() if self.averages else values, *samples)
+        elif kind == "loss":
+            recorded = made.loss(values, *samples, distance)
         else:
-            recorded = program.training(self.network, self.store.values, *samples, accumulate=accumulate)
+            recorded = made.training(values, *samples, distance, accumulate=kind == "more")
         steps = self._with_update(recorded.steps, batch / total) if kind == "train" else recorded.steps
-        if not batch:
-            cleared = () if kind == "more" else (self.store.values.flat["gradients"],)
-            steps = idle(steps, cleared, self._joint)
-        return replace(recorded, steps=steps)
+        if batch:
+            return replace(recorded, steps=steps)
+        cleared = (values.flat["gradients"],) if kind in ("train", "first") else ()
+        return Program(idle(steps, cleared, made.joint))
 
     def _with_update(self, steps: list[Step], weight: float) -> list[Step]:
         """Steps, and the update by the gradients that they leave; weight: this rank's part of all samples."""
@@ -318,17 +303,21 @@ class Engine:
         first, end = self.share(total)
         if end - first != count:
             raise ValueError(f"rank {self.communicator.rank}: expected {end - first} of {total} samples, found {count}")
-        self.store.set("rates", rates * self._learns)
+        self._set_rates(rates * self._learns)
         self._distance = self._longest(total)
-        parts = list(self.parts(total))
-        for begin, count, of_all in parts:
-            part = {name: array[begin : begin + count] for name, array in inputs.items()}
-            place = self.communicator.rank * self._distance + begin  # that of an empty share, too
-            self.feed(step=step, offset=place, **part)
-            kind = "train" if len(parts) == 1 else "more" if begin else "first"
-            self.executor(kind, count, of_all).run()
-        if len(parts) > 1:
-            self.executor("apply", *self.applied(total)).run()
+        for n, (kind, samples, of_all) in enumerate(self.programs(total)):
+            if kind != "apply":
+                begin = n * self.micro
+                part = {name: array[begin : begin + samples] for name, array in inputs.items()}
+                place = self.communicator.rank * self._distance + begin  # that of an empty share, too
+                self.feed(step=step, offset=place, **part)
+            self.executor(kind, samples, of_all).run()
+
+    def _set_rates(self, rates: np.ndarray) -> None:
+        """Upload them where they are not those of the step before; nothing else writes to them."""
+        if not np.array_equal(rates, self._rates):
+            self.store.set("rates", rates)
+            self._rates = rates
 
     def blank(self) -> dict[str, np.ndarray]:
         """Inputs without content: this rank's part of a whole batch of training."""

@@ -1,6 +1,6 @@
 """Which steps a run consists of: forward and backward of a network at one batch size."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,37 +46,46 @@ class Values:
     feeds: tuple[Feed, Feed] = (Feed(), Feed())
 
 
-def training(network: Network, values: Values, batch: int, total: int, *, accumulate: bool = False) -> Program:
-    """Forward and backward; gradients are added to what is there if `accumulate`. total: samples of all ranks."""
-    record = Record(network, values, batch, total, training=True, accumulate=accumulate)
-    program = record.forward()
-    record.report(first=not accumulate)
-    record.count(COUNTS)
-    record.backward()
-    return program
+@dataclass(frozen=True)
+class Undivided:
+    """The programs of ranks each of which computes the whole network for its own samples.
 
+    batch, total: samples of this rank, and of all. distance: between the first samples of neighbouring ranks. joint:
+    layers that ranks compute together.
+    """
 
-def loss(network: Network, values: Values, batch: int, total: int) -> Program:
-    """The forward pass of training, alone."""
-    return Record(network, values, batch, total, training=True).forward()
+    network: Network
+    joint: Set[str] = frozenset()
 
+    def training(self, values: Values, batch: int, total: int, distance: int, *, accumulate: bool = False) -> Program:
+        """Forward and backward; gradients are added to what is there if `accumulate`."""
+        record = Record(self.network, values, batch, total, training=True, accumulate=accumulate)
+        program = record.forward()
+        record.report(first=not accumulate)
+        record.count(COUNTS)
+        record.backward()
+        return program
 
-def evaluation(network: Network, values: Values, batch: int) -> Program:
-    """The forward pass of evaluation."""
-    record = Record(network, values, batch, batch, training=False)
-    program = record.forward()
-    record.count(EVALUATED)
-    return program
+    def loss(self, values: Values, batch: int, total: int, distance: int) -> Program:
+        """The forward pass of training, alone."""
+        return Record(self.network, values, batch, total, training=True).forward()
+
+    def evaluation(self, values: Values, batch: int, total: int) -> Program:
+        """The forward pass of evaluation."""
+        record = Record(self.network, values, batch, batch, training=False)
+        program = record.forward()
+        record.count(EVALUATED)
+        return program
 
 
 class Record:
-    """Builds one program."""
+    """Builds one program. nodes: those that some cost depends on."""
 
     def __init__(
         self, network: Network, values: Values, batch: int, total: int, *, training: bool, accumulate: bool = False
     ):
         self.network, self.values, self.batch = network, values, batch
-        self.needed, self.layouts = _feeding_costs(network), network.layouts()
+        self.nodes, self.layouts = _feeding_costs(network), network.layouts()
         self.recorder = Recorder(
             dtype=values.dtype,
             training=training,
@@ -98,7 +107,7 @@ class Record:
         return Value(name, extent, self.values.dtype, self.layouts[node.name])
 
     def forward(self) -> Program:
-        for node in self._nodes():
+        for node in self.nodes:
             y = self.outputs[node.name] = self._map(node, node.name)
             node.layer.forward(self.recorder.at(node.name, "forward"), self._xs(node), y)
         main = self.network.main
@@ -125,10 +134,10 @@ class Record:
 
     def backward(self) -> None:
         need = self.network.needing_gradient(self.values.gradients)
-        for node in reversed(self._nodes()):
+        for node in reversed(self.nodes):
             dy = self.output_gradients.get(node.name)
             if node.name in need and (dy is not None or node.layer.is_cost):
-                dxs = [self._gradient(name) if name in need else None for name in node.sources]
+                dxs = [self.gradient(name) if name in need else None for name in node.sources]
                 dxs += [None] * (len(node.inputs) - len(dxs))
                 emit = self.recorder.at(node.name, "backward")
                 node.layer.backward(emit, self._xs(node), self.outputs[node.name], dy, dxs)
@@ -136,19 +145,17 @@ class Record:
     def _xs(self, node: Node) -> list[Value]:
         return [self.outputs[name] for name in node.inputs]
 
-    def _gradient(self, name: str) -> Value:
+    def gradient(self, name: str) -> Value:
+        """That of the map of a node."""
         if name not in self.output_gradients:
             self.output_gradients[name] = self._map(self.network[name], f"d {name}")
         return self.output_gradients[name]
 
-    def _nodes(self) -> list[Node]:
-        return [node for node in self.network.nodes.values() if node.name in self.needed]
 
-
-def _feeding_costs(network: Network) -> set[str]:
-    """Nodes that some cost depends on."""
+def _feeding_costs(network: Network) -> list[Node]:
+    """Nodes that some cost depends on, in order."""
     needed: set[str] = set()
     for node in reversed(network.nodes.values()):
         if node.layer.is_cost or node.name in needed:
             needed |= {node.name, *node.inputs}
-    return needed - {LABELS}
+    return [node for node in network.nodes.values() if node.name in needed]

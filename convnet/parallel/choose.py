@@ -80,17 +80,9 @@ def predict(found: Iterable[Choice], make: MakeEngine, planner: Any, between: Li
     return predictions
 
 
-def training_programs(engine: Engine) -> list[tuple[str, int, int]]:
-    """All programs of one step, in order: kind, samples of this rank, and of all."""
-    parts = list(engine.parts(engine.batch_size))
-    kinds = ["train"] if len(parts) == 1 else ["first", *["more"] * (len(parts) - 1)]
-    found = [(kind, count, total) for kind, (_, count, total) in zip(kinds, parts, strict=True)]
-    return found if len(parts) == 1 else [*found, ("apply", *engine.applied(engine.batch_size))]
-
-
 def steps_of(engine: Engine) -> list[Step]:
     """What an engine does in one training step."""
-    return [step for program in training_programs(engine) for step in engine.plan(*program)[1].steps]
+    return [step for program in engine.programs(engine.batch_size) for step in engine.plan(*program)[1].steps]
 
 
 def best(found: Sequence[Choice], make: MakeEngine, planner: Any, backend: Any, communicator: Communicator) -> Choice:

@@ -43,6 +43,10 @@ class Exchange:
     def sharded(self) -> bool:
         return self.update == "sharded"
 
+    def grain(self, ranks: int) -> int:
+        """Elements of which buckets are multiples, so that what each rank updates of one is whole blocks."""
+        return BLOCK * (ranks if self.sharded else 1)
+
 
 class Sharing:
     """The steps by which ranks share gradients, and what else they must agree on.
@@ -66,7 +70,7 @@ class Sharing:
             raise ConfigError(message, ("parallel",), "update")
         self.rank, self.size, self.how = communicator.rank, communicator.size, how
         self.updating, self.flat, self.sharded = updating, updating.flat, how.sharded
-        grain = BLOCK * (self.size if how.sharded else 1)
+        grain = how.grain(self.size)
         most = int(how.bucket * 2**20) // self.flat["gradients"].dtype.itemsize
         self.buckets = [part for run in _runs(spans, gradients, own) for part in buckets(run, most, grain)]
         alone = own & updating.trainable.keys()

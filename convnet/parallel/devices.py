@@ -1,14 +1,18 @@
 """The device of each rank, and what its arrays travel by."""
 
+import os
 import socket
 from collections.abc import Sequence
 from typing import Any
 
 from convnet.device import gpu_count, identity, open_device
 from convnet.errors import UserError
-from convnet.parallel.communicator import Communicator, Mpi, Nccl, Solo
+from convnet.parallel.communicator import Communicator, Mpi, Solo
 from convnet.parallel.control import Control
+from convnet.parallel.fault import clock
 from convnet.parallel.join import same
+from convnet.parallel.meeting import patience
+from convnet.parallel.nccl import Nccl
 
 
 def open_rank(name: str, gpus: Sequence[int] | None, control: Control) -> Any:
@@ -61,7 +65,8 @@ def _connected(backend: Any, control: Control) -> Communicator:
     if hasattr(backend, "arch"):
         return Nccl(control.rank, control.size, backend, control.broadcast)
     try:
-        found = Mpi()
+        with clock(control.rank, patience(os.environ)):
+            found = Mpi()
     except (ImportError, RuntimeError) as error:  # mpi4py raises the latter where it finds no MPI library
         raise UserError(f"ranks on the CPU need mpi4py ({error}); pip install 'convnet[mpi]'") from None
     if (found.rank, found.size) != (control.rank, control.size):

@@ -13,7 +13,10 @@ from layers.options import ConfigError
 
 @dataclass(frozen=True)
 class Division:
-    """How a network is divided, and the programs that follow. scheme: of training; evaluation has one pass."""
+    """How a network is divided, and the programs that follow: see convnet.graph.program.Undivided.
+
+    scheme: of training; evaluation has one pass.
+    """
 
     placement: Placement
     scheme: str = "A"
@@ -30,17 +33,18 @@ class Division:
             raise ConfigError(f"the norm of all gradients is known only {expected}", ("solver", "clip_norm"))
         return self.placement.exchanged
 
+    @property
+    def joint(self) -> set[str]:
+        return {node.name for node in self.placement.region}
+
     def training(self, values: Values, batch: int, total: int, distance: int, *, accumulate: bool = False) -> Program:
-        """Forward and backward; as convnet.graph.program.training."""
         record = self._record(values, batch, total, distance, self.scheme, training=True, accumulate=accumulate)
         return record.step(COUNTS, first=not accumulate, backward=True)
 
     def loss(self, values: Values, batch: int, total: int, distance: int) -> Program:
-        """The forward pass of training, alone."""
         return self._record(values, batch, total, distance, self.scheme, scored=True, training=True).step(COUNTS)
 
     def evaluation(self, values: Values, batch: int, total: int) -> Program:
-        """The forward pass of evaluation."""
         record = self._record(values, batch, total, 0, "A", scored=True, training=False)
         return record.step(EVALUATED)
 

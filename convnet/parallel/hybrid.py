@@ -50,9 +50,8 @@ class Hybrid(Record):
         self.placement, self.distance, self.most = placement, distance, longest(total, placement.size, unit)
         self.scored = scored
         self.need = network.needing_gradient(values.gradients) if self.recorder.training else set()
-        nodes = self._nodes()
-        self.region = [node for node in nodes if placement.homes[node.name] != DATA]
-        self.around = [node for node in nodes if placement.homes[node.name] == DATA]
+        self.region = [node for node in self.nodes if placement.homes[node.name] != DATA]
+        self.around = [node for node in self.nodes if placement.homes[node.name] == DATA]
         read = {name for node in self.region for name in node.inputs}
         self.crossing = [node.name for node in self.around if node.name in read]
         found = passes(scheme, total, placement.size, unit)
@@ -60,19 +59,11 @@ class Hybrid(Record):
         self.probabilities: Value | None = None
         self._all_targets = self._gather_targets()
 
-    def used(self) -> list[Node]:
-        """The nodes of the program, in order."""
-        return self._nodes()
-
-    def gradient(self, name: str) -> Value:
-        """That of the map of a node which is computed for a rank's own samples."""
-        return self._gradient(name)
-
     def step(self, kind: str, *, first: bool = True, backward: bool = False) -> Program:
         """All steps but the update. kind: of what costs count. first: of the micro-batches of a step."""
         together = self.turns[0] if len(self.turns) == 1 else None
         if together:
-            self._forward(self._nodes(), together)
+            self._forward(self.nodes, together)
             self._conclude(together, kind)
         else:
             self._pass_by_pass(kind, backward)
@@ -80,7 +71,7 @@ class Hybrid(Record):
         if self.recorder.training:
             self.report(first=first)
         if backward:
-            self._backward(self._nodes() if together else self.around, self.turns[0])
+            self._backward(self.nodes if together else self.around, self.turns[0])
         outputs = tuple(self.outputs[node.name] for node in self.network.costs)
         return Program(self.recorder.steps, outputs, self._probabilities())
 
@@ -235,7 +226,7 @@ class Hybrid(Record):
     def _target(self, node: Node, name: str, turn: Turn, own: bool) -> Value | None:
         if name not in self.need:
             return None
-        return self._gradient(name) if own else turn.target(node, name)
+        return self.gradient(name) if own else turn.target(node, name)
 
 
 def _pick(values: Value) -> Op:

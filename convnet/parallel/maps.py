@@ -66,7 +66,7 @@ class Maps:
         self._owns: dict[str, Value] = {}
         self._coming: dict[str, Finish] = {}
         self.readers: dict[str, list[Node]] = {name: [] for name in placement.network.nodes}
-        for node in record.used():
+        for node in record.nodes:
             for name in node.sources:
                 self.readers[name].append(node)
 

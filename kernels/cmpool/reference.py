@@ -4,6 +4,7 @@ import numpy as np
 
 from kernels.cmpool.geometry import Cmpool
 from kernels.layout import Map
+from kernels.pool.reference import scale
 
 
 def _group(g: Cmpool, o: int) -> range:
@@ -21,10 +22,7 @@ def forward(g: Cmpool, x: Map, y: Map) -> None:
 
 def backward(g: Cmpool, x: Map, y: Map, dy: Map, dx: Map, beta: float) -> None:
     """dx = beta * dx + dy of every output whose maximum the channel is; of equal channels the first gets all."""
-    if beta == 0:
-        dx[...] = 0
-    else:
-        dx *= beta
+    scale(dx, beta)
     for o in range(g.outputs):
         free = np.ones(y.shape[1:], bool)
         for c in _group(g, o):

@@ -8,7 +8,8 @@ from dataclasses import replace
 from kernels.conv import reference
 from kernels.conv.geometry import Conv
 from kernels.op import Launch, Op, Plan, ceil_div
-from kernels.tiles import PROCESSORS, RANKS, THREADS, one_a_thread, ranked_tile
+from kernels.rows import batch_vector
+from kernels.tiles import PROCESSORS, RANKS, THREADS, one_a_thread, ranked_tile, tiled_launch
 
 FORWARD = Op("conv.forward", reference.forward, writes=("y",))
 DGRAD = Op("conv.dgrad", reference.dgrad, writes=("dx",))
@@ -18,13 +19,6 @@ BGRAD = Op("conv.bgrad", reference.bgrad, writes=("db",))
 PANEL = 1024  # products of a weight gradient that are added in one go
 BLOCKS = 4 * PROCESSORS  # of a weight gradient, about
 LEAST_ROWS = 4  # of a product, below which most of a tile would be empty
-
-
-def tiled_launch(g: Conv, tile: tuple[int, int], blocks: int, **define: int) -> Launch:
-    """A launch of `blocks` tiles of a matrix product."""
-    vector = 4 if g.batch % 4 == 0 else 1  # samples that one load takes
-    constants = {"TILE_M": tile[0], "TILE_J": tile[1], "VECTOR": vector, **define}
-    return Launch(grid=(blocks,), block=(THREADS,), define=tuple(constants.items()))
 
 
 def enough(rows: int, what: str) -> str:
@@ -50,8 +44,7 @@ def direct(g: Conv) -> Launch:
 @FORWARD.variant("forward_tiled.cu", fits=enough_filters, rank=RANKS)
 def tiled(g: Conv, rank: int) -> Launch:
     columns = g.out_h * g.out_w * g.batch
-    tile = ranked_tile(g.group_filters, columns, g.groups, rank)
-    return tiled_launch(g, tile, ceil_div(g.group_filters, tile[0]) * ceil_div(columns, tile[1]) * g.groups)
+    return tiled_launch(g.group_filters, columns, g.groups, rank, VECTOR=batch_vector(g))
 
 
 @DGRAD.variant("dgrad_direct.cu")
@@ -63,8 +56,7 @@ def direct_dgrad(g: Conv) -> Launch:
 def tiled_dgrad(g: Conv, rank: int) -> Launch:
     phases = min(g.stride_h, g.height) * min(g.stride_w, g.width) * g.groups
     columns = ceil_div(g.height, g.stride_h) * ceil_div(g.width, g.stride_w) * g.batch  # of the largest phase
-    tile = ranked_tile(g.group_channels, columns, phases, rank)
-    return tiled_launch(g, tile, ceil_div(g.group_channels, tile[0]) * ceil_div(columns, tile[1]) * phases)
+    return tiled_launch(g.group_channels, columns, phases, rank, VECTOR=batch_vector(g))
 
 
 @WGRAD.variant("wgrad_direct.cu")
@@ -79,7 +71,8 @@ def tiled_wgrad(g: Conv, rank: int) -> Plan:
     tiles = ceil_div(g.group_filters, tile[0]) * ceil_div(g.depth, tile[1]) * g.groups
     splits = min(panels, ceil_div(BLOCKS, tiles))  # as in wgrad_tiled.cu
     size = tile[0] * tile[1]
-    product = tiled_launch(g, tile, tiles * splits, PANEL=PANEL, BLOCKS=BLOCKS)
+    define = {"TILE_M": tile[0], "TILE_J": tile[1], "VECTOR": batch_vector(g), "PANEL": PANEL, "BLOCKS": BLOCKS}
+    product = Launch((tiles * splits,), (THREADS,), define=tuple(define.items()))
     reduction = replace(product, grid=(tiles * size // (4 * THREADS),), kernel="reduce")
     return Plan((product, reduction), workspace=4 * splits * tiles * size)
 

@@ -9,7 +9,7 @@ from kernels.fc import reference
 from kernels.fc.cublas import WORKSPACE, gemm
 from kernels.fc.geometry import Fc
 from kernels.op import Call, Launch, Op, Plan, ceil_div
-from kernels.tiles import RANKS, THREADS, ranked_tile
+from kernels.tiles import RANKS, tiled_launch
 
 FORWARD = Op("fc.forward", reference.forward, writes=("y",))
 DGRAD = Op("fc.dgrad", reference.dgrad, writes=("dx",))
@@ -19,26 +19,19 @@ BGRAD = Op("fc.bgrad", reference.bgrad, writes=("db",))
 # Row-major: x [features, N], y [outputs, N], w [outputs, features/parts].
 
 
-def product(rows: int, columns: int, parts: int, rank: int) -> Launch:
-    """One block of tiled.cu for each tile of each part, a result of rows x columns."""
-    m, j = ranked_tile(rows, columns, parts, rank)
-    blocks = ceil_div(rows, m) * ceil_div(columns, j) * parts
-    return Launch((blocks,), (THREADS,), define=(("TILE_M", m), ("TILE_J", j)))
-
-
 @FORWARD.variant("tiled.cu", rank=RANKS)
 def tiled(g: Fc, rank: int) -> Launch:
-    return product(g.part_outputs, g.batch, g.parts, rank)
+    return tiled_launch(g.part_outputs, g.batch, g.parts, rank)
 
 
 @DGRAD.variant("tiled.cu", rank=RANKS)
 def tiled_dgrad(g: Fc, rank: int) -> Launch:
-    return product(g.part_features, g.batch, g.parts, rank)
+    return tiled_launch(g.part_features, g.batch, g.parts, rank)
 
 
 @WGRAD.variant("tiled.cu", rank=RANKS)
 def tiled_wgrad(g: Fc, rank: int) -> Launch:
-    return product(g.part_outputs, g.part_features, g.parts, rank)
+    return tiled_launch(g.part_outputs, g.part_features, g.parts, rank)
 
 
 @FORWARD.variant("bias.cu")

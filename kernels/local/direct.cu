@@ -2,7 +2,7 @@
 // Grid: results/256, in the order f, p, (q, n) of y; c, h, (v, n) of dx; p, q, f, c, r, s of dw; block 256, one result a
 // thread.
 // Why: the simplest right answer, for groups of few filters and for small batches, where a tile would be nearly empty.
-#include "launch.cuh"
+#include "direct.cuh"
 #include "window.cuh"
 
 // The weights of filter f at position (p, q).
@@ -11,21 +11,7 @@ __device__ __forceinline__ long long filter(const Local& g, int p, int q, int f)
 }
 
 extern "C" __global__ void forward(Local g, Map<const float> x, const float* w, const float* b, Map<float> y) {
-    const long long across = (long long)g.out_w * g.batch, i = global_thread();
-    const int f = int(i / across / g.out_h), p = int(i / across % g.out_h), rest = int(i % across);
-    if (f >= g.filters) return;
-    const int channels = g.channels / g.groups, first = f / (g.filters / g.groups) * channels;
-    const int q = rest / g.batch, n = rest % g.batch, top = p * g.stride_h - g.pad_top, left = q * g.stride_w - g.pad_left;
-    const float* w_crs = w + filter(g, p, q, f);
-    float sum = 0.0f;
-    for (int c = 0; c < channels; ++c)
-        for (int r = 0; r < g.rows; ++r)
-            for (int s = 0; s < g.cols; ++s) {
-                const float weight = *w_crs++;
-                if (unsigned(top + r) < unsigned(g.height) && unsigned(left + s) < unsigned(g.width))
-                    sum += weight * x.row(first + c, top + r, left + s)[n];
-            }
-    y.row(f, p, 0)[rest] = sum + (b ? b[(f * (long long)g.out_h + p) * g.out_w + q] : 0.0f);
+    convolve<true>(g, x, w, b, y);
 }
 
 extern "C" __global__ void dgrad(Local g, Map<const float> dy, const float* w, Map<float> dx, float beta) {

@@ -4,11 +4,12 @@ Each of the three products has a `direct` variant, the definition, and a `tiled`
 position (for each pixel in dgrad). One geometry may have few positions, so tiles are ranked for all of them together.
 """
 
+from kernels.conv.launch import enough_channels, enough_filters
 from kernels.local import reference
 from kernels.local.geometry import Local, Units
-from kernels.op import Launch, Op, ceil_div
-from kernels.rows import VECTOR, map_launch, next_power_of_two, whole_batch_vectors
-from kernels.tiles import RANKS, THREADS, one_a_thread, ranked_tile
+from kernels.op import Launch, Op
+from kernels.rows import VECTOR, batch_vector, map_launch, next_power_of_two, whole_batch_vectors
+from kernels.tiles import RANKS, one_a_thread, tiled_launch
 
 FORWARD = Op("local.forward", reference.forward, writes=("y",))
 DGRAD = Op("local.dgrad", reference.dgrad, writes=("dx",))
@@ -16,24 +17,12 @@ WGRAD = Op("local.wgrad", reference.wgrad, writes=("dw",))
 BIAS = Op("local.bias", reference.bias, writes=("y",))
 BGRAD = Op("local.bgrad", reference.bgrad, writes=("db",))
 
-LEAST = 4  # rows of a product, below which most of a tile would be empty
-LEAST_BATCH = 8  # columns of a product, likewise
+LEAST_BATCH = 8  # columns of a product, below which most of a tile would be empty
 
 
-def tiled_launch(g: Local, rows: int, columns: int, products: int, rank: int) -> Launch:
-    """As many products of rows x columns, in tiles."""
-    tile = ranked_tile(rows, columns, products, rank)
-    vector = VECTOR if g.batch % VECTOR == 0 else 1  # samples that one load takes
-    define = (("TILE_M", tile[0]), ("TILE_J", tile[1]), ("VECTOR", vector))
-    blocks = ceil_div(rows, tile[0]) * ceil_div(columns, tile[1]) * products
-    return Launch((blocks,), (THREADS,), define=define)
-
-
-def enough(rows: int, what: str, batch: int = LEAST_BATCH) -> str:
-    """Why products of so many rows, and columns of the batch, should not be tiled."""
-    if batch < LEAST_BATCH:
-        return f"N = {batch}, at least {LEAST_BATCH} needed"
-    return "" if rows >= LEAST else f"{rows} {what} a group, at least {LEAST} needed"
+def enough_samples(g: Local) -> str:
+    """Why a product with a column for each sample should not be tiled."""
+    return "" if g.batch >= LEAST_BATCH else f"N = {g.batch}, at least {LEAST_BATCH} needed"
 
 
 @FORWARD.variant("direct.cu")
@@ -41,9 +30,9 @@ def direct(g: Local) -> Launch:
     return one_a_thread(g.filters * g.out_h * g.out_w * g.batch)
 
 
-@FORWARD.variant("tiled.cu", fits=lambda g: enough(g.group_filters, "filters", g.batch), rank=RANKS)
+@FORWARD.variant("tiled.cu", fits=lambda g: enough_samples(g) or enough_filters(g), rank=RANKS)
 def tiled(g: Local, rank: int) -> Launch:
-    return tiled_launch(g, g.group_filters, g.batch, g.out_h * g.out_w * g.groups, rank)
+    return tiled_launch(g.group_filters, g.batch, g.out_h * g.out_w * g.groups, rank, VECTOR=batch_vector(g))
 
 
 @DGRAD.variant("direct.cu")
@@ -51,9 +40,9 @@ def direct_dgrad(g: Local) -> Launch:
     return one_a_thread(g.channels * g.height * g.width * g.batch)
 
 
-@DGRAD.variant("tiled.cu", fits=lambda g: enough(g.group_channels, "channels", g.batch), rank=RANKS)
+@DGRAD.variant("tiled.cu", fits=lambda g: enough_samples(g) or enough_channels(g), rank=RANKS)
 def tiled_dgrad(g: Local, rank: int) -> Launch:
-    return tiled_launch(g, g.group_channels, g.batch, g.height * g.width * g.groups, rank)
+    return tiled_launch(g.group_channels, g.batch, g.height * g.width * g.groups, rank, VECTOR=batch_vector(g))
 
 
 @WGRAD.variant("direct.cu")
@@ -61,9 +50,9 @@ def direct_wgrad(g: Local) -> Launch:
     return one_a_thread(g.out_h * g.out_w * g.filters * g.depth)
 
 
-@WGRAD.variant("tiled.cu", fits=lambda g: enough(g.group_filters, "filters"), rank=RANKS)
+@WGRAD.variant("tiled.cu", fits=enough_filters, rank=RANKS)
 def tiled_wgrad(g: Local, rank: int) -> Launch:
-    return tiled_launch(g, g.group_filters, g.depth, g.out_h * g.out_w * g.groups, rank)
+    return tiled_launch(g.group_filters, g.depth, g.out_h * g.out_w * g.groups, rank, VECTOR=batch_vector(g))
 
 
 @BIAS.variant("bias.cu")

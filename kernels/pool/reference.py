@@ -42,7 +42,8 @@ def _area(g: Pool, dtype: Any) -> np.ndarray:
     return np.maximum(np.outer(rows, columns), 1).astype(dtype)[None, :, :, None]
 
 
-def _scale(dx: Map, beta: float) -> None:
+def scale(dx: Map, beta: float) -> None:
+    """dx = beta * dx, which is not read where beta is 0."""
     if beta == 0:
         dx[...] = 0
     else:
@@ -68,7 +69,7 @@ def max_backward(g: Pool, x: Map, y: Map, dy: Map, dx: Map, beta: float) -> None
 
     Of equal maxima the first in row-major order gets all, as in PyTorch. A window whose maximum is NaN passes nothing.
     """
-    _scale(dx, beta)
+    scale(dx, beta)
     rank = np.abs if g.absolute else np.asarray
     free, equal, share = np.ones_like(y, bool), np.empty_like(y, bool), np.empty_like(y)
     for windows, pixels in _taps(g):
@@ -88,7 +89,7 @@ def avg_forward(g: Pool, x: Map, y: Map) -> None:
 
 def avg_backward(g: Pool, dy: Map, dx: Map, beta: float) -> None:
     """dx = beta * dx + the sum, over the windows that hold the pixel, of dy / area."""
-    _scale(dx, beta)
+    scale(dx, beta)
     share = dy / _area(g, dy.dtype)
     for windows, pixels in _taps(g):
         dx[pixels] += share[windows]

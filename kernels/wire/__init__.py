@@ -1,6 +1,6 @@
 """What ranks do to flat arrays before and after they exchange them: halve, widen, weigh, clear."""
 
-from kernels.wire.geometry import BLOCK, Clear, Halve, Scale
+from kernels.wire.geometry import Clear, Halve, Scale
 from kernels.wire.launch import CLEAR, NARROW, SCALE, WIDEN
 
-__all__ = ["BLOCK", "CLEAR", "NARROW", "SCALE", "WIDEN", "Clear", "Halve", "Scale"]
+__all__ = ["CLEAR", "NARROW", "SCALE", "WIDEN", "Clear", "Halve", "Scale"]

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-BLOCK = 1024  # elements; flat arrays are whole blocks
-
 
 @dataclass(frozen=True)
 class Halve:

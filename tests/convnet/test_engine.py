@@ -63,6 +63,18 @@ def test_an_arena_that_grows_between_steps_changes_nothing(backend):
     assert bits(grown) == bits(steady)
 
 
+def test_rates_are_uploaded_where_they_change(monkeypatch):
+    """The caller may write to its array between the steps."""
+    engine, sent = make(), []
+    upload, table = engine.store.set, rates(engine)
+    monkeypatch.setattr(engine.store, "set", lambda name, array: (sent.append(name), upload(name, array)))
+    for step, factor in enumerate((1, 1, 0.5, 1)):
+        table *= np.float32(factor)
+        engine.train(**batch(6, engine.network), step=step, rates=table)
+        np.testing.assert_array_equal(engine.arrays["rates"], table)
+    assert sent.count("rates") == 2 and sent.count("clock") == 4
+
+
 def test_accumulated_micro_batches_equal_one_batch():
     network = small(bn1={"type": "neuron", "kind": "relu"})  # batch norm sees micro-batches, so it would differ
     whole, parts = make(network, dtype=np.float64), make(network, dtype=np.float64, accumulate=3)

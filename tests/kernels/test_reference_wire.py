@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kernels import wire
 from kernels.bfloat16 import narrow, widen
+from kernels.update import BLOCK
 
 
 def exact(bits: int) -> Fraction:
@@ -47,8 +48,8 @@ def test_a_nan_stays_one_and_infinities_are_not_made_of_them():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_there_and_back(dtype):
     """What has at most 8 binary digits is not changed."""
-    x = np.resize(np.arange(-256, 256), wire.BLOCK).astype(dtype) * dtype(2.0**-9)
-    half, back = np.zeros(wire.BLOCK, np.uint16), np.full(wire.BLOCK, np.nan, dtype)
+    x = np.resize(np.arange(-256, 256), BLOCK).astype(dtype) * dtype(2.0**-9)
+    half, back = np.zeros(BLOCK, np.uint16), np.full(BLOCK, np.nan, dtype)
     wire.NARROW.reference(wire.Halve(1), x, half)
     wire.WIDEN.reference(wire.Halve(1), half, back)
     np.testing.assert_array_equal(back, x)

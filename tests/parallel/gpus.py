@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from convnet.parallel.communicator import Nccl
+from convnet.parallel.nccl import Nccl
 from kernels.backend import Cuda, cupy
 from kernels.bfloat16 import narrow, widen
 from tests.convnet.networks import batch

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from convnet.errors import UserError
-from convnet.parallel import communicator
-from convnet.parallel.communicator import Nccl, Silent, Solo
+from convnet.parallel import communicator, nccl
+from convnet.parallel.communicator import Silent, Solo
+from convnet.parallel.nccl import Nccl
 from kernels.bfloat16 import narrow, widen
 from tests.convnet.toy import ROOT, environment
 from tests.parallel.threads import together
@@ -170,8 +171,8 @@ class Log:
 def test_nccl_is_queued_behind_the_computation_and_waited_for(monkeypatch):
     """By events alone, so that a capture takes it in; the ranks connect when there is something to send."""
     log = Log()
-    monkeypatch.setattr(communicator, "cupy", lambda: log)
-    monkeypatch.setattr(communicator, "nccl", lambda: log.nccl)
+    monkeypatch.setattr(nccl, "cupy", lambda: log)
+    monkeypatch.setattr(nccl, "nccl", lambda: log.nccl)
     ranks = Nccl(1, 2, SimpleNamespace(stream=log.stream("compute")), lambda own: own or b"id of rank 0")
     array = SimpleNamespace(data=SimpleNamespace(ptr=64), size=5, dtype=np.dtype("float32"))
     start, wait = ranks.bind("all_reduce", array, array)
@@ -195,7 +196,7 @@ def test_without_nccl_several_gpus_are_refused(monkeypatch):
     def missing():
         raise RuntimeError("no libnccl.so.2")
 
-    monkeypatch.setattr(communicator, "nccl", missing)
+    monkeypatch.setattr(nccl, "nccl", missing)
     with pytest.raises(UserError, match=r"several GPUs need NCCL: no libnccl\.so\.2"):
         Nccl(0, 2, SimpleNamespace(stream=None), lambda own: own)
 
@@ -213,19 +214,19 @@ def test_an_error_of_one_rank_reaches_the_caller():
 STUCK = """
 import ctypes
 from types import SimpleNamespace
-from convnet.parallel import communicator
+from convnet.parallel import nccl
 
 def connect(*_):
     ctypes.PyDLL(None).sleep(100)  # with the lock of Python, as in CuPy
 
-communicator.CONNECT = 1
-communicator.nccl = lambda: SimpleNamespace(get_unique_id=tuple, NcclCommunicator=connect)
-communicator.cupy = lambda: SimpleNamespace(cuda=SimpleNamespace(Stream=lambda **_: None))
-communicator.Nccl(0, 2, SimpleNamespace(stream=None), lambda key: key)._comm
+nccl.CONNECT = 1
+nccl.nccl = lambda: SimpleNamespace(get_unique_id=tuple, NcclCommunicator=connect)
+nccl.cupy = lambda: SimpleNamespace(cuda=SimpleNamespace(Stream=lambda **_: None))
+nccl.Nccl(0, 2, SimpleNamespace(stream=None), lambda key: key)._comm
 """
 
 
 def test_connecting_by_nccl_comes_to_an_end():
     command = [sys.executable, "-W", "error", "-c", STUCK]
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=30)
-    assert done.returncode == 1 and "Timeout" in done.stderr and "communicator.py" in done.stderr
+    assert done.returncode == 1 and "Timeout" in done.stderr and "nccl.py" in done.stderr

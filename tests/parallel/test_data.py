@@ -92,6 +92,16 @@ def test_half_as_many_bytes_are_nearly_as_good(options):
         assert bits(held) == bits(found[0][1])
 
 
+@pytest.mark.parametrize("size, kinds", [(8, ["train"]), (2, ["first", "more", "apply"])])
+def test_what_is_planned_is_what_runs(size, kinds):
+    """Of 8 samples, in two parts, each of 8 ranks has one alone: no rank has a second part."""
+    made = engine(Silent(size - 1, size), batch_size=8, accumulate=2)
+    planned = [key[:3] for key in made.plans if key[0] not in ("measure", "eval")]
+    assert planned == made.programs(8) and [kind for kind, *_ in planned] == kinds
+    advance(made, 0, 2, epoch=(8,))
+    assert [key[:3] for key in made._executors] == planned and len(made.plans) == len(planned) + 2
+
+
 @pytest.mark.parametrize("total", [1, 2, 3, 5])
 def test_a_batch_smaller_than_the_ranks(total):
     """Also the first batch there is, when nothing has been recorded or bound before."""

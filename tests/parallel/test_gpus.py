@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from convnet.parallel.communicator import Host, Nccl
+from convnet.parallel.communicator import Host
+from convnet.parallel.nccl import Nccl
 from tests.parallel import gpus
 from tests.parallel.curves import OPTIONS, advance, bits, curve, engine, state
 

@@ -16,7 +16,6 @@ Every row but the first has step (updates done) and epoch (passes done, with a f
 """
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any
 from convnet.console import Console, duration, json_line
 from convnet.data.advice import MUCH
 from convnet.errors import naming
+from convnet.formats.files import writing
 from convnet.results import Results
 from convnet.train.extension import Extension, Trigger
 from convnet.train.trainer import Trainer
@@ -168,10 +168,8 @@ def rows_until(path: Path, step: int) -> list[Row]:
 
 def rewrite(path: Path, rows: list[Row]) -> None:
     """Replace the file by these rows, in one move."""
-    temporary = path.with_suffix(".writing")
-    with naming(temporary):
-        temporary.write_text("".join(json_line(row) + "\n" for row in rows), "utf-8")
-    os.replace(temporary, path)
+    with writing(path) as partial:
+        partial.write_text("".join(json_line(row) + "\n" for row in rows), "utf-8")
 
 
 def _where(trainer: Trainer) -> Row:

@@ -37,7 +37,7 @@ class Watch(Extension):
 
     def explain(self, trainer: Trainer, step: int, loss: str) -> str:
         """step: the update, counted from 0, whose forward pass gave `loss`."""
-        *_, (_, *last) = trainer.engine.parts(trainer.last_total)
+        *_, last = trainer.engine.parts(trainer.last_total)
         everywhere = trainer.control.exchange(trainer.engine.first_nonfinite(*last))
         order = list(trainer.engine.network.nodes)  # what one rank has found may have come from another
         found = min(filter(None, everywhere), key=lambda told: order.index(told[0]), default=None)
