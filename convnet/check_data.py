@@ -16,7 +16,7 @@ from convnet.data.inspect import Found, digest_keys, inspect
 from convnet.data.options import Split
 from convnet.data.sources.base import some
 from convnet.errors import UserError
-from convnet.formats.files import writing
+from convnet.formats.files import check_place, writing
 from convnet.graph.net import Network
 from convnet.train.start import check_length, where_from
 
@@ -34,6 +34,7 @@ def check_data(config: Config, console: Console, *, output: str | None = None, w
     path = Path(os.path.expanduser(output or config.data.statistics or _beside(config.data.train)))
     if not os.access(path.parent, os.W_OK):  # said before the work, which may take hours
         raise UserError(f"{path}: cannot write to '{path.parent}'; --output names another file")
+    check_place(path)
     for key, source in sources.items():
         found[key] = inspect(source, _whole(config, network, key), console.bar, workers)
         console.say(f"data.{key}: {_described(source)}, {where_from(getattr(config.data, key))}")

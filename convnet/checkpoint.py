@@ -28,6 +28,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from convnet.errors import UserError, naming
+from convnet.formats.files import writing
 
 FORMAT = 1
 WEIGHTS, MOMENTUM, CONFIG, STATE = "weights.safetensors", "momentum.safetensors", "config.yaml", "state.json"
@@ -169,10 +170,8 @@ def newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
 
 def mark_best(folder: Path, checkpoint: Path) -> None:
     """Note which checkpoint is the best."""
-    temporary = folder / f"{TEMPORARY}{BEST}"
-    _write(temporary, checkpoint.name + "\n")
-    _flush(temporary)
-    temporary.replace(folder / BEST)
+    with writing(folder / BEST) as partial:
+        partial.write_text(checkpoint.name + "\n")
 
 
 def best(folder: Path) -> Path | None:

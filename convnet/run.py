@@ -16,7 +16,8 @@ from typing import Any
 
 from convnet import checkpoint
 from convnet.checkpoint import Checkpoint, CheckpointError
-from convnet.errors import UserError, naming
+from convnet.errors import UserError
+from convnet.formats.files import writing
 from convnet.parallel.control import Control
 
 CONFIG, METRICS, LOG, CHECKPOINTS, LOCK = "config.yaml", "metrics.jsonl", "log.txt", "checkpoints", ".lock"
@@ -48,10 +49,8 @@ class Run:
     def keep(self, config: str, overrides: Sequence[str]) -> None:
         """Write down what is run: the text of the resolved config, and the overrides that it came from."""
         for path, text in ((self.config, config), (self.path / OVERRIDES, json.dumps(list(overrides)) + "\n")):
-            temporary = path.with_name(f"{path.name}.writing")
-            with naming(path, temporary):
-                temporary.write_text(text, "utf-8")
-                temporary.replace(path)
+            with writing(path) as partial:
+                partial.write_text(text, "utf-8")
 
     def overrides(self) -> list[str]:
         """Those that `keep` wrote down last."""

@@ -5,6 +5,7 @@ Needs matplotlib (the extra `plot`).
 
 import json
 import logging
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from convnet.checkpoint import CONFIG, Checkpoint
 from convnet.config import load_config
 from convnet.data import DataError, EncodedSource, PixelSource, Source, decode
 from convnet.errors import UserError
+from convnet.formats.files import check_place, writing
 from convnet.predict import Prediction, predict
 from convnet.run import Run, find_checkpoint
 from convnet.session import make_source
 
+PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".pdf", ".svg", ".eps")  # what matplotlib writes on its own
 FILTERS = 64  # most filters shown
 SAMPLES = 24  # images shown with their predictions, evenly spaced over the validation set
 COLUMNS = 8
@@ -29,16 +32,16 @@ Warn = Callable[[str], None]
 
 def draw(run: Run, target: Path, backend: Any, warn: Warn) -> None:
     """Write the picture of a run with at least one checkpoint as a PNG."""
-    figure_class = matplotlib()
     found = find_checkpoint(run.path, warn)
-    figure = figure_class(figsize=(13, 12), layout="constrained")
+    figure = new_figure(target)
+    figure.set_size_inches(13, 12)
     figure.suptitle(str(run.path))
     top, bottom = figure.subfigures(2, 1, height_ratios=(1, 1.4))
     curve, filters = top.subfigures(1, 2, width_ratios=(1.4, 1))
     draw_curve(curve, read_metrics(run.metrics, warn))
     draw_filters(filters, found)
     draw_predictions(bottom, predictions(found, backend, warn))
-    figure.savefig(target, dpi=100)
+    save(figure, target)
 
 
 def read_metrics(path: Path, warn: Warn) -> list[dict[str, Any]]:
@@ -139,14 +142,29 @@ def draw_predictions(figure: Any, shown: Sequence[Shown]) -> None:
         (name, probability), *_ = prediction.top
         axes.imshow(pixels)
         color = "black" if name == truth else "red"
-        axes.set_title(f"{name}  {probability:.0%}\n(true: {truth})", fontsize=9, color=color)
+        title = f"{name}  {probability:.0%}\n(true: {truth})"
+        axes.set_title(title, fontsize=9, color=color, parse_math=False)  # a name may have two dollar signs
 
 
-def matplotlib() -> Any:
-    """Its class of figures; UserError where it is not installed."""
+def new_figure(target: Path) -> Any:
+    """An empty figure of matplotlib; UserError where it is not installed, or cannot write such a file.
+
+    That is said before the work is done whose result the figure is to show.
+    """
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it warns of every folder that it cannot write to
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError("the picture needs matplotlib: pip install matplotlib") from None
-    return Figure
+    figure = Figure(layout="constrained")
+    if target.suffix.lower() not in PICTURES:
+        raise UserError(f"{target}: expected a name that ends in one of {', '.join(PICTURES)}")
+    check_place(target)
+    return figure
+
+
+def save(figure: Any, target: Path) -> None:
+    """Write a figure; the file is complete or not there."""
+    with writing(target) as partial, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # of names in a script that a font lacks
+        figure.savefig(partial, dpi=100)

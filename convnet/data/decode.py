@@ -13,7 +13,10 @@ from PIL import Image, UnidentifiedImageError
 
 from convnet.data.errors import DecodeError
 
-FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
+FORMATS = {  # that are read, by Pillow's names, and how the names of such files end: in folders, the others are ignored
+    "JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "PPM": (".ppm", ".pgm"), "BMP": (".bmp",), "TIFF": (".tif", ".tiff"),
+    "WEBP": (".webp",), "GIF": (".gif",),
+}  # fmt: skip
 MAX_PIXELS = 178_956_970  # where Pillow refuses by default: 512 MiB of RGB
 
 ORIENTATION = 0x112
@@ -56,7 +59,7 @@ def decode(
     if not data:
         raise DecodeError(path, "the file is empty")
     try:
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        image = Image.open(io.BytesIO(data), formats=tuple(FORMATS))
         if image.width * image.height > max_pixels:
             raise DecodeError(path, over(image.size, max_pixels))
         if least_side:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from convnet.data.decode import ORIENTATION
+from convnet.data.decode import FORMATS, ORIENTATION
 from convnet.data.errors import DecodeError
 from convnet.data.sources import EncodedSource, PixelSource, Place, Source
 from convnet.data.sources.index import DIGEST, digest
@@ -19,10 +19,7 @@ from convnet.data.transform import Transform
 from convnet.processes import in_processes
 
 PIECE = 64  # images that a process takes at a time
-EXTENSIONS = {
-    ".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".ppm": "PPM", ".pgm": "PPM", ".bmp": "BMP", ".tif": "TIFF",
-    ".tiff": "TIFF", ".webp": "WEBP",
-}  # fmt: skip
+NAMED = {extension: kind for kind, extensions in FORMATS.items() for extension in extensions}
 Bar = Callable[..., Any]
 
 
@@ -165,7 +162,7 @@ def oddities(data: bytes, name: str, transform: Transform) -> tuple[str, ...]:
         turned = image.getexif().get(ORIENTATION, 1) not in (0, 1)
     except Exception:  # decoding tells what is wrong, or finds the pixels good in spite of damaged metadata
         return ()
-    expected = EXTENSIONS.get(os.path.splitext(name)[1].lower(), image.format)
+    expected = NAMED.get(os.path.splitext(name)[1].lower(), image.format)
     kinds = {
         f"{image.format} files by another name": image.format != expected and image.format != "MPO",
         "CMYK, converted to RGB": image.mode in ("CMYK", "YCCK"),

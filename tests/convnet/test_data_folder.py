@@ -234,11 +234,11 @@ def test_a_link_to_what_is_no_file_is_no_image(tmp_path, target):
 
 
 def test_ignored_files_are_told(tmp_path, caplog):
-    tree(tmp_path, "cat/1.jpg", "cat/2.gif", "cat/deep/3.txt", "dog/4.jpg", "dog/5.txt", "dog/README", "dog/.hidden")
+    tree(tmp_path, "cat/1.jpg", "cat/2.avi", "cat/deep/3.txt", "dog/4.jpg", "dog/5.txt", "dog/README", "dog/.hidden")
     tree(tmp_path, "loose.jpg", "notes.txt")
     FolderSource(tmp_path)
     assert caplog.messages == [
-        f"'{tmp_path}': ignored 4 files that are not images by name (.gif, .txt, no extension)",
+        f"'{tmp_path}': ignored 4 files that are not images by name (.avi, .txt, no extension)",
         f"'{tmp_path}': ignored 1 images beside the class folders",
     ]
 

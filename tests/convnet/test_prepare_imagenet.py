@@ -101,7 +101,7 @@ def given(tmp_path):
 def test_labels_are_ranks_of_wnids(given, tmp_path, form, kind, capsys):
     """The kit's ids 1, 2, 3 are n03, n01, n02: their labels are 2, 0, 1."""
     out = tmp_path / "out"
-    given.prepare(out, "--format", form, "--short-side", 24, "--size", 24, "--verify")
+    given.prepare(out, "--format", form, "--short-side", 24, "--verify")
     train, val = kind(out / "train"), kind(out / "val")
     assert train.classes == val.classes == ("n01", "n02", "n03")
     assert train.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]

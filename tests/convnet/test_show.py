@@ -2,16 +2,20 @@
 
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import convnet.session
+import convnet.show
 from convnet.cli import main
 from convnet.run import find_checkpoint
 from convnet.show import filter_images, mosaic, predictions
 from kernels.backend import NumPy
-from tests.convnet.toy import convnet, train_toy
+from tests.convnet import toy
+from tests.convnet.toy import train_toy
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +45,7 @@ def test_the_picture_is_in_the_run_folder(run, capsys):
 def test_matplotlib_says_nothing_of_its_own_folders(run):
     """It warns where it cannot write to its folder in the home."""
     pytest.importorskip("matplotlib")
-    out, err = convnet("show", "runs/toy", cwd=run.parents[1], MPLCONFIGDIR="/dev/null/no")
+    out, err = toy.convnet("show", "runs/toy", cwd=run.parents[1], MPLCONFIGDIR="/dev/null/no")
     assert (out, err) == ("runs/toy/overview.png\n", "")
 
 
@@ -71,6 +75,35 @@ def test_a_folder_that_is_no_run(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     assert main(["show", str(tmp_path / "none")]) == 1
     assert str(tmp_path / "none") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("x.xyz", "x.xyz: expected a name that ends in one of .png, .jpg, "),
+        ("x", "x: expected a name that ends in one of .png, .jpg, "),
+        ("none/x.png", "none/x.png: there is no folder 'none'"),
+        ("runs.png", "runs.png: is a folder; expected the name of a file"),
+    ],
+)
+@pytest.mark.parametrize("command", [["show", "runs/toy"], ["plot", "samples", "toy.yaml"]])
+def test_a_file_that_cannot_be_written_is_told_before_the_work(run, command, name, words, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    Path("runs.png").mkdir()
+    monkeypatch.setattr(convnet.session, "make_source", lambda *args, **options: pytest.fail("worked"))
+    monkeypatch.setattr(convnet.show, "make_source", lambda *args, **options: pytest.fail("worked"))
+    assert main([*command, "--device", "cpu", "-o", name]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {words}")
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.JPG", "x.pdf", "x.svg"])
+def test_names_of_classes_are_neither_formulas_nor_need_every_letter(run, name, capsys):
+    pytest.importorskip("matplotlib")
+    for folder in Path("images/train").iterdir():
+        folder.rename(folder.with_name({"a": "$\\frac$", "b": "犬"}.get(folder.name, folder.name)))
+    command = ["plot", "samples", "toy.yaml", "data.val=null", "--device", "cpu", "--count", "9", "-o", name]
+    assert main(command) == 0
+    assert capsys.readouterr() == (f"{name}\n", "") and Path(name).stat().st_size > 1000
 
 
 @pytest.mark.parametrize("channels", [1, 3, 5])

@@ -2,8 +2,10 @@
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from convnet.console import Console
 from convnet.data.errors import DataError
@@ -13,26 +15,34 @@ from convnet.data.prepare.recipe import FORMATS, Recipe
 from convnet.data.prepare.run import Job, prepare
 from convnet.data.prepare.verify import verify
 from convnet.data.sources import EncodedSource, FolderSource
+from convnet.data.sources.base import some
 from convnet.data.sources.index import NAME, Index
+from convnet.formats.files import writing
 
+ENCODED = ("shards", "folder")
+FITS = {  # options that are not for everything: for which formats, and whether they go with --keep-original
+    "short_side": (FORMATS, False), "quality": (ENCODED, False), "restart": (ENCODED, False), "size": (("raw",), False),
+    "channels": (("raw",), False), "exif_orientation": (FORMATS, False), "keep_original": (ENCODED, True),
+    "no_shuffle": (("shards",), True), "shard_size": (("shards",), True),
+}  # fmt: skip
 PARTS = ("train", "val", "valid", "validation", "test")  # a folder of nothing but such folders holds several datasets
 Part = tuple[Path, EncodedSource, list[str]]  # where to, the images, their names
 
 
 def common_options(parser: argparse.ArgumentParser) -> None:
     """Those of every kind of `prepare`."""
-    add = parser.add_argument
+    add, given = parser.add_argument, argparse.SUPPRESS  # where it is not given there is none: see FITS
     add("-o", "--output", required=True, metavar="DIR", help="folder to make")
     add("--format", choices=FORMATS, default="shards", help="tar files, class folders, or an array (default: shards)")
-    add("--short-side", type=_short_side, default=256, metavar="PIXELS", help="none: as it is (default: 256)")
-    add("--quality", type=_number(1, 100), default=95, help="of the JPEGs (default: 95)")
-    add("--keep-original", action="store_true", help="the files as they are, at their size")
-    add("--restart", type=_restart, default="row", metavar="N", help="JPEG restart markers: row, none, each N MCUs")
-    add("--size", type=_number(1, 65535), metavar="PIXELS", help="sides of raw images (default: the short side)")
-    add("--channels", type=int, choices=(1, 3), default=3, help="of raw images (default: 3)")
-    add("--exif-orientation", action="store_true", help="turn images as their EXIF tag says")
-    add("--no-shuffle", action="store_true", help="keep the order in shards, which is random otherwise")
-    add("--shard-size", type=_number(1, 100_000), default=1000, metavar="MB", help="default: 1000")
+    add("--short-side", type=_short_side, default=given, metavar="PIXELS", help="none: as it is (default: 256)")
+    add("--quality", type=_number(1, 100), default=given, help="of the JPEGs (default: 95)")
+    add("--keep-original", action="store_true", default=given, help="the files as they are, at their size")
+    add("--restart", type=_restart, default=given, metavar="N", help="JPEG restart markers: row, none, each N MCUs")
+    add("--size", type=_number(1, 65535), default=given, metavar="PIXELS", help="of raw images (default: short side)")
+    add("--channels", type=int, choices=(1, 3), default=given, help="of raw images (default: 3)")
+    add("--exif-orientation", action="store_true", default=given, help="turn images as their EXIF tag says")
+    add("--no-shuffle", action="store_true", default=given, help="keep the order in shards, which is random otherwise")
+    add("--shard-size", type=_number(1, 100_000), default=given, metavar="MB", help="of a tar file (default: 1000)")
     add("--skip-broken", action="store_true", help="leave out images that cannot be read")
     add("--workers", type=_number(1, 4096), default=0, metavar="N", help="processes; default: one for each CPU")
     add("--verify", action="store_true", help="then read, compare and decode every image that was written")
@@ -68,9 +78,9 @@ def prepare_folder(args: argparse.Namespace, console: Console) -> int:
 
 def _all(args: argparse.Namespace, console: Console, parts: Iterator[Part]) -> int:
     """Prepare each part, and verify it where that is asked for."""
-    wrong = 0
+    recipe, wrong = _recipe(args), 0  # before the first part is opened: options that cannot be are told at once
     for target, source, names in parts:
-        job = Job(source, names, target, _recipe(args), "skip" if args.skip_broken else "error", args.workers)
+        job = Job(source, names, target, recipe, "skip" if args.skip_broken else "error", args.workers)
         new = prepare(job, console.bar, console.warn)
         images = len(Index.load(target / NAME))
         done = f"{images} images of {len(source.classes)} classes" + ("" if new else ", prepared before")
@@ -84,20 +94,35 @@ def _all(args: argparse.Namespace, console: Console, parts: Iterator[Part]) -> i
 
 
 def _recipe(args: argparse.Namespace) -> Recipe:
-    if args.format == "raw" and args.short_side is None and args.size is None:
+    given = {name: getattr(args, name) for name in FITS if hasattr(args, name)}
+    _check_fit(args.format, given)
+    given["shuffle"] = not given.pop("no_shuffle", False)
+    if "shard_size" in given:
+        given["shard_size"] *= 1_000_000
+    if "keep_original" in given:
+        given["short_side"] = None
+    recipe = Recipe(args.format, **given)
+    return replace(recipe, size=_raw_size(recipe)) if args.format == "raw" else recipe
+
+
+def _check_fit(form: str, given: Mapping[str, Any]) -> None:
+    """Raise DataError for an option that would change nothing."""
+    for name, value in given.items():
+        option, (formats, keeping) = f"--{name.replace('_', '-')}", FITS[name]
+        if form not in formats:
+            raise DataError(f"{option} goes with --format {' or '.join(formats)}, found --format {form}")
+        if "keep_original" in given and not keeping and value is not None:
+            raise DataError(f"{option} does not go with --keep-original, which leaves the files as they are")
+
+
+def _raw_size(recipe: Recipe) -> int:
+    """The side of all images; raises DataError."""
+    size, side = recipe.size or recipe.short_side, recipe.short_side
+    if size is None:
         raise DataError("--format raw needs --size where --short-side is none")
-    return Recipe(
-        format=args.format,
-        short_side=None if args.keep_original else args.short_side,
-        quality=args.quality,
-        keep_original=args.keep_original,
-        restart=args.restart,
-        size=args.size or args.short_side or 0,
-        channels=args.channels,
-        exif_orientation=args.exif_orientation,
-        shuffle=not args.no_shuffle,
-        shard_size=args.shard_size * 1_000_000,
-    )
+    if side is not None and size > side:
+        raise DataError(f"--size {size} is more than --short-side {side} leaves of an image; expected at most {side}")
+    return size
 
 
 def _in_config(job: Job) -> str:
@@ -125,22 +150,36 @@ def _imagenet(args: argparse.Namespace, console: Console) -> Iterator[Part]:
     for part in ("train", "val"):
         (root / f".{part}.npz").unlink(missing_ok=True)
     lines = [f"{wnid} {text}\n" for wnid, text in zip(kit.wnids, kit.words, strict=True)]
-    (root / "classes.txt").write_text("".join(lines), "utf-8")
+    with writing(root / "classes.txt") as partial:
+        partial.write_text("".join(lines), "utf-8")
 
 
 def _folders(root: Path, target: Path, allow_empty: bool) -> Iterator[Part]:
     """The dataset in a folder, or each of those in its folders; the classes of the first are those of all."""
     if target.resolve().is_relative_to(root.resolve()):
         raise DataError(f"'{target}' lies in '{root}', whose images are to be prepared")
-    inside = {path.name: path for path in sorted(root.iterdir()) if path.is_dir()} if root.is_dir() else {}
-    if not inside or set(inside) - set(PARTS):
+    parts = _parts(root) if root.is_dir() else []
+    if not parts:
         yield _part(root, target, None, allow_empty)
-        return
     classes: tuple[str, ...] | None = None
-    for name in (name for name in PARTS if name in inside):
-        part = _part(inside[name], target / name, classes, allow_empty)
+    for name in parts:
+        part = _part(root / name, target / name, classes, allow_empty)
         classes = part[1].classes
         yield part
+
+
+def _parts(root: Path) -> list[str]:
+    """Folders of datasets, where a folder holds these and no classes; raises DataError where both seem to be there."""
+    inside = [path for path in root.iterdir() if not path.name.startswith(".") and (path.is_dir() or path.is_symlink())]
+    parts = [name for name in PARTS if root / name in inside]
+    others = sorted(path.name for path in inside if path.name not in PARTS and path.is_dir())
+    if others and len(parts) > 1:
+        raise DataError(f"'{root}' has {some(parts)} beside {some(others)}; expected either such folders or classes")
+    if others:
+        return []
+    if gone := [name for name in parts if not (root / name).exists()]:
+        raise DataError(f"'{root / gone[0]}' is a symbolic link that leads nowhere; expected a folder")
+    return [name for name in parts if (root / name).is_dir()]
 
 
 def _part(root: Path, target: Path, classes: tuple[str, ...] | None, allow_empty: bool) -> Part:

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from convnet.data.decode import FORMATS as FILES
-from convnet.data.decode import MAX_PIXELS, decode
+from convnet.data.decode import MAX_PIXELS, decode, over
 from convnet.data.errors import DataError, DecodeError
 from convnet.data.sources.base import Place
 from convnet.data.sources.index import digest
@@ -17,7 +17,6 @@ from convnet.data.transform import centred, resized
 FORMATS = ("shards", "folder", "raw")
 REDUCING_GAP = 2  # a JPEG is decoded at least this much larger than it will be
 GREY = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L")
-SUFFIXES = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png", "PPM": ".ppm", "BMP": ".bmp", "TIFF": ".tif", "WEBP": ".webp"}
 LONGEST = 65500  # side that libjpeg writes
 MCU = 16  # pixels a side, of a JPEG with halved chroma
 BLOCK = 8  # pixels a side: the MCU of a grey JPEG
@@ -32,7 +31,7 @@ class Recipe:
     keep_original: the files as they are.
     restart: markers in the JPEGs, from which decoding can begin: "row" (at each row of MCUs, blocks of 16 x 16 pixels),
     "none", or after how many MCUs.
-    size, channels: of the array, pixels and 1 or 3; images are cut at the centre.
+    size, channels: of the array, pixels and 1 or 3; images are cut at the centre.  Other formats have no size: 0.
     exif_orientation: turn images as their EXIF tag says.  shuffle: spread the images over the shards in random order.
     """
 
@@ -41,26 +40,26 @@ class Recipe:
     quality: int = 95
     keep_original: bool = False
     restart: str | int = "row"
-    size: int = 256
+    size: int = 0
     channels: int = 3
     exif_orientation: bool = False
     shuffle: bool = True
     shard_size: int = 1_000_000_000
 
-    def __post_init__(self) -> None:
-        if self.keep_original and self.format == "raw":
-            raise DataError("a raw cache holds pixels: it cannot keep original files")
-
 
 @dataclass(frozen=True)
 class Made:
-    """One image as it will be stored: `data` is an encoded image, or pixels [size, size, channels]."""
+    """One image as it will be stored: `data` is an encoded image, or pixels [size, size, channels].
+
+    padded: whether the image was too small for these, and has a black border.
+    """
 
     data: bytes
     width: int
     height: int
     restart: int = 0
     extension: str = ".jpg"
+    padded: bool = False
 
     @property
     def digest(self) -> bytes:
@@ -93,7 +92,7 @@ def make(recipe: Recipe, data: bytes, path: str) -> Made:
     image = _scaled(recipe, data, path)
     if recipe.format == "raw":
         pixels = _cut(recipe, image)
-        return Made(pixels.tobytes(), recipe.size, recipe.size)
+        return Made(pixels.tobytes(), recipe.size, recipe.size, padded=min(image.size) < recipe.size)
     return encode(image, recipe.quality, recipe.restart)
 
 
@@ -118,16 +117,16 @@ def _spacing(image: Image.Image, restart: str | int) -> int:
 
 def _original(data: bytes, path: str) -> Made:
     image = header(data, path)
-    extension = SUFFIXES.get(image.format or "")
-    if extension is None:
-        raise DecodeError(path, f"expected one of {', '.join(SUFFIXES)}, found {image.format}")
-    return Made(data, *image.size, extension=extension)
+    if image.width * image.height > MAX_PIXELS:
+        raise DecodeError(path, over(image.size, MAX_PIXELS))
+    kind = "JPEG" if image.format == "MPO" else str(image.format)  # MPO: JPEGs, one after another
+    return Made(data, *image.size, extension=FILES[kind][0])
 
 
 def header(data: bytes, path: str) -> Image.Image:
     """An image whose pixels are not decoded yet; raises DecodeError."""
     try:
-        return Image.open(io.BytesIO(data), formats=FILES)
+        return Image.open(io.BytesIO(data), formats=tuple(FILES))
     except UnidentifiedImageError as error:
         what = f"not an image; it begins with {data[:8]!r}" if data else "the file is empty"
         raise DecodeError(path, what) from error
@@ -144,12 +143,10 @@ def _scaled(recipe: Recipe, data: bytes, path: str) -> Image.Image:
     image = decode(
         data, path, channels=channels, exif_orientation=recipe.exif_orientation, max_pixels=MAX_PIXELS, least_side=least
     )
-    if recipe.short_side is None or min(image.size) == recipe.short_side:
-        return image
-    size = resized(*image.size, recipe.short_side)
+    size = resized(*image.size, recipe.short_side) if recipe.short_side else image.size
     if max(size) > LONGEST:
-        raise DecodeError(path, f"{size[0]} x {size[1]} pixels after resizing; expected at most {LONGEST} a side")
-    return image.resize(size, Image.Resampling.BILINEAR)
+        raise DecodeError(path, f"it would have {size[0]} x {size[1]} pixels; expected at most {LONGEST} a side")
+    return image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
 
 
 def _cut(recipe: Recipe, image: Image.Image) -> np.ndarray:

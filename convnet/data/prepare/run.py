@@ -24,7 +24,7 @@ from convnet.data.prepare.recipe import Made, Recipe, Task, make_all
 from convnet.data.prepare.writers import WRITERS, Sample
 from convnet.data.sources.base import EncodedSource
 from convnet.data.sources.index import NAME, Index, digest, joined
-from convnet.errors import naming
+from convnet.formats.files import writing
 from convnet.processes import in_processes
 
 WORK, PLAN, LOCK = ".prepare", "plan.json", "lock"
@@ -53,6 +53,8 @@ class Job:
 
 def prepare(job: Job, bar: Bar, warn: Callable[[str], None]) -> bool:
     """Do what is not done yet; False where all was.  Raises DataError, OSError."""
+    if broken := [name for name in job.source.classes if set(name) & set("\r\n")]:
+        raise DataError(f"expected names of classes that classes.txt can have a line for, found {broken[0]!r}")
     options = {"recipe": asdict(job.recipe), "source": _fingerprint(job)}
     job.target.mkdir(parents=True, exist_ok=True)
     if (job.target / NAME).exists():
@@ -110,10 +112,8 @@ def _plan(job: Job, work: Path, options: dict[str, Any]) -> dict[str, Any]:
         _check_same(job.target, plan["options"], options)
         return plan
     plan = {"options": options, "unit": _shard_images(job) if job.recipe.format == "shards" else UNIT}
-    temporary = path.with_suffix(".part")
-    with naming(path):
-        temporary.write_text(json.dumps(plan))
-    temporary.replace(path)
+    with writing(path) as partial:
+        partial.write_text(json.dumps(plan))
     return plan
 
 
@@ -140,15 +140,16 @@ def _write_units(job: Job, work: Path, units: Sequence[NDArray[np.int64]], bar: 
         for number in range(done, len(units)):
             taken = _Taken()
             part = writer.write(number, taken.samples(units[number], made, names, labels, shown))
-            part.meta.update(broken=taken.broken, kept=taken.kept)
+            part.meta.update(broken=taken.broken, kept=taken.kept, padded=taken.padded)
             part.save(_record(work, number))
 
 
 class _Taken:
-    """Which images of a unit went to the writer, and which cannot be read."""
+    """Which images of a unit went to the writer, which of them have a border, and which cannot be read."""
 
     def __init__(self) -> None:
         self.kept: list[int] = []
+        self.padded: list[int] = []
         self.broken: list[tuple[str, str]] = []
 
     def samples(
@@ -160,6 +161,7 @@ class _Taken:
                 self.broken.append((one.path, one.reason))
             else:
                 self.kept.append(index)
+                self.padded += [index] if one.padded else []
                 yield names[index], int(labels[index]), one
 
 
@@ -181,6 +183,9 @@ def _finish(job: Job, work: Path, units: Sequence[Any], options: dict[str, Any],
     """One index of all units, in the order of the source."""
     parts = [Index.load(_record(work, number)) for number in range(len(units))]
     _tell_broken(job, [tuple(one) for part in parts for one in part.meta["broken"]], warn)
+    if padded := [index for part in parts for index in part.meta["padded"]]:
+        smaller = f"{len(padded)} images are smaller than {job.recipe.size}x{job.recipe.size} pixels"
+        warn(f"'{job.target}': {smaller}, and were given a black border; the first: '{job.names[min(padded)]}'")
     writer = WRITERS[job.recipe.format](job.target, work, job.recipe, job.source.classes)
     files = writer.finish(sum(map(len, parts)))
     if files is None:
@@ -190,10 +195,8 @@ def _finish(job: Job, work: Path, units: Sequence[Any], options: dict[str, Any],
     meta = {"format": job.recipe.format, "classes": job.source.classes, "files": files, "options": options}
     order = np.argsort(np.concatenate([np.array(part.meta["kept"], np.int64) for part in parts]), kind="stable")
     whole = joined(meta, parts).take(order)
-    with naming(job.target / "classes.txt"):
-        (job.target / "classes.txt").write_text(
-            "".join(f"{name}\n" for name in job.source.classes), "utf-8", "surrogateescape"
-        )
+    with writing(job.target / "classes.txt") as partial:
+        partial.write_text("".join(f"{name}\n" for name in job.source.classes), "utf-8", "surrogateescape")
     whole.save(job.target / NAME)
 
 

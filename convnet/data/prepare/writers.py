@@ -14,6 +14,7 @@ from convnet.data.sources.index import COLUMNS, Index, stat_file
 from convnet.data.sources.raw import IMAGES
 from convnet.data.sources.tars import BLOCK
 from convnet.errors import naming
+from convnet.formats.files import writing
 
 HEADER = 128  # bytes of an .npy file before the array
 END = bytes(2 * BLOCK)  # of a tar file
@@ -86,18 +87,14 @@ class ShardWriter(Writer):
     """Tar files in WebDataset's naming; a unit is a shard."""
 
     def write(self, number: int, samples: Iterable[Sample]) -> Index:
-        temporary, path = self.work / "shard.tar", self.root / f"shard-{number:06}.tar"
-        unit = Unit({})
-        with naming(path), temporary.open("wb") as file:
+        path, unit = self.root / f"shard-{number:06}.tar", Unit({})
+        with writing(path) as partial, partial.open("wb") as file:
             for name, label, made in samples:
                 offset = _add(file, f"{name}{made.extension}", made.data)
                 _add(file, f"{name}.cls", str(label).encode())
                 unit.add(name, made, label, offset)
             file.write(END)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        unit.entry.update(stat_file(path))
+        unit.entry.update(stat_file(path, dated=False))
         return unit.index()
 
 
@@ -144,7 +141,7 @@ class RawWriter(Writer):
                 file.truncate(HEADER + count * int(np.prod(self._shape)))
                 os.fsync(file.fileno())
             path.replace(self.root / IMAGES)
-        return [stat_file(self.root / IMAGES)]
+        return [stat_file(self.root / IMAGES, dated=False)]
 
 
 def _npy_header(shape: tuple[int, ...]) -> bytes:

@@ -61,14 +61,16 @@ def read_class_list(path: str | Path, folders: Iterable[str]) -> tuple[str, ...]
     A line may add a description after the name (`n01440764 tench, Tinca tinca`) where the name alone is a folder.
     """
     try:
-        lines = Path(path).read_text("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = Path(path).read_text("utf-8-sig", "surrogateescape").split("\n")
+    except OSError as error:
         raise DataError(f"cannot read class list '{path}': {error}") from error
     known, names = set(folders), list[str]()
-    for number, line in enumerate(map(str.strip, lines), 1):
-        if not line:
+    for number, line in enumerate(lines, 1):
+        name = line if line in known else line.strip()
+        if not name:
             continue
-        name = line.split()[0] if line not in known and line.split()[0] in known else line
+        if name not in known and (word := name.split()[0]) in known:
+            name = word
         if name in names:
             raise DataError(f"{path}:{number}: class '{name}' is listed twice, first as number {names.index(name)}")
         names.append(name)

@@ -1,18 +1,23 @@
 """Images that are files of their own, and the walk that finds them in folders."""
 
+import logging
 import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from convnet.data.decode import FORMATS
 from convnet.data.errors import DataError
 from convnet.data.sources.base import UNLABELLED, EncodedSource, Place, read_file
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+EXTENSIONS = tuple(extension for extensions in FORMATS.values() for extension in extensions)
+
+log = logging.getLogger(__name__)
 
 
 class Files(EncodedSource):
@@ -58,33 +63,52 @@ class FileSource(Files):
         super().__init__(found, np.full(len(found), UNLABELLED, np.int32))
 
 
+@dataclass
+class Odd:
+    """What a walk comes across apart from images.
+
+    others: files that are no images, by extension.  dead: paths of links that lead nowhere, whatever they are called.
+    """
+
+    others: Counter[str] = field(default_factory=Counter)
+    dead: list[str] = field(default_factory=list)
+
+
+def tell_dead(root: str, paths: Sequence[str], place: str = "") -> None:
+    """Warn of links that lead nowhere."""
+    if paths:
+        log.warning("'%s': %d symbolic links%s lead nowhere; the first: '%s'", root, len(paths), place, min(paths))
+
+
 def images_below(folder: str) -> list[str]:
     """Paths of the images at any depth."""
-    return [os.path.join(place, name) for place, names in sorted(walk(folder)) for name in names]
+    odd = Odd()
+    found = [os.path.join(place, name) for place, names in sorted(walk(folder, odd)) for name in names]
+    tell_dead(folder, odd.dead)
+    return found
 
 
-def walk(
-    folder: str, above: frozenset[tuple[int, int]] = frozenset(), others: Counter[str] | None = None
-) -> Iterator[tuple[str, list[str]]]:
-    """Each folder at any depth, and the names of the images in it.
+def walk(folder: str, odd: Odd, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[tuple[str, list[str]]]:
+    """Each folder at any depth, and the names of the images in it; `odd` gets what else there is.
 
-    above: identifies folders that are not entered again.  others: counts the files that are no images, by extension.
+    above: identifies folders that are not entered again.
     """
     here = identity(folder)
     if here in above:
         return
-    others = Counter() if others is None else others
     folders, files = [], []
     for entry in list_folder(folder):
+        if is_dead(entry):
+            odd.dead.append(entry.path)
         if is_folder(entry):
             folders.append(entry.path)
         elif is_image(entry):
             files.append(entry.name)
-        else:
-            others[os.path.splitext(entry.name)[1] or "no extension"] += 1
+        elif not is_dead(entry):
+            odd.others[os.path.splitext(entry.name)[1] or "no extension"] += 1
     yield folder, sorted(files)
     for path in folders:
-        yield from walk(path, above | {here}, others)
+        yield from walk(path, odd, above | {here})
 
 
 def identity(folder: str) -> tuple[int, int]:
@@ -108,6 +132,11 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a link to itself
         return False
+
+
+def is_dead(entry: os.DirEntry[str]) -> bool:
+    """A link that leads nowhere; one that is called as an image counts as one, which cannot be read."""
+    return entry.is_symlink() and not os.path.exists(entry.path)
 
 
 def is_image(entry: os.DirEntry[str]) -> bool:

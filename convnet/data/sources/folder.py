@@ -1,10 +1,10 @@
 """A folder of class folders, read as torchvision's ImageFolder reads it.
 
 Labels and file order therefore agree with published models: one folder per class, classes in plain code-point order of
-their names, images in sorted order at any depth, extensions in any case, links followed.  Three things differ.  Names
+their names, images in sorted order at any depth, extensions in any case, links followed.  Four things differ.  Names
 that start with '.' are skipped, folders too (ImageFolder makes a class of `.cache`, and reads the `._1.jpg` that macOS
 puts beside `1.jpg`).  A folder that links back to one above it is not entered again.  A pipe or device is no image,
-whatever its name.
+whatever its name.  GIFs are images.
 """
 
 import logging
@@ -18,7 +18,7 @@ import numpy as np
 from convnet.data.errors import DataError
 from convnet.data.sources.base import check_folder, some
 from convnet.data.sources.classes import compare, named
-from convnet.data.sources.files import EXTENSIONS, Files, is_folder, is_image, list_folder
+from convnet.data.sources.files import EXTENSIONS, Files, is_dead, is_folder, is_image, list_folder, tell_dead
 from convnet.data.sources.listing import list_images
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,8 @@ class FolderSource(Files):
         compare(f"'{root}'", "folders", "folder", names, folders, origin, allow_empty)
         listing = list_images(root, folders)
         images = [listing.images(name) for name in names]
-        _tell_ignored(root, listing.others)
+        _tell_ignored(root, listing.odd.others)
+        tell_dead(root, listing.odd.dead)
         _check_found(root, names, images, allow_empty)
         labels = np.repeat(np.arange(len(names), dtype=np.int32), [len(below) for below in images])
         super().__init__([image for below in images for image in below], labels, names)
@@ -58,6 +59,7 @@ def class_folders(root: str) -> dict[str, str]:
     check_folder(root, "a folder with one folder of images per class")
     entries = list_folder(root)
     folders = {entry.name: entry.path for entry in entries if is_folder(entry)}
+    tell_dead(root, [entry.path for entry in entries if is_dead(entry)], " among the class folders")
     if not folders:
         flat = sum(is_image(entry) for entry in entries)
         found = f"{flat} images and no folders" if flat else "no folders"

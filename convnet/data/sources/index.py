@@ -2,8 +2,8 @@
 
 One file, `index.npz`, that `numpy.load` reads without pickles:
 
-    meta      JSON text: version, format, classes (null: labels are numbers), options, files [{name, size, mtime_ns}],
-              of which each size may be null: not known
+    meta      JSON text: version, format, classes (null: labels are numbers), options, files [{name, size}], of which
+              a size may be null: not known; with mtime_ns where the index only holds while that is the file's
     names     of the samples, joined by U+0000, as UTF-8 bytes
     shard     int32, number of the file in meta.files       offset, size   int64, bytes of the encoded image in it
     label     int32                                         width, height  int32, pixels; 0: not known
@@ -14,7 +14,6 @@ Readers ignore arrays that they do not know: byte lengths of restart segments, f
 """
 
 import hashlib
-import io
 import json
 import os
 import zipfile
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 
 from convnet.data.errors import DataError
 from convnet.data.sources.base import Place
-from convnet.errors import naming
+from convnet.formats.files import writing
 
 NAME = "index.npz"
 VERSION = 1
@@ -77,15 +76,9 @@ class Index:
     def save(self, path: Path) -> None:
         """Write it beside and rename it, so that it is whole or not there."""
         arrays = {"meta": np.array(json.dumps({"version": VERSION, **self.meta})), "names": _joined(self.names)}
-        buffer = io.BytesIO()
         columns: dict[str, Any] = {**arrays, **self.columns}
-        np.savez(buffer, **columns)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        with naming(path), temporary.open("wb") as file:
-            file.write(buffer.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with writing(path, shared=True) as partial, partial.open("wb") as file:
+            np.savez(file, **columns)
 
     @classmethod
     def load(cls, path: Path) -> "Index":
@@ -117,10 +110,10 @@ class Index:
         return f"sample '{self.names[int(outside.argmax())]}' lies outside its file" if outside.any() else ""
 
 
-def stat_file(path: Path) -> dict[str, Any]:
-    """What `meta.files` holds of a file."""
+def stat_file(path: Path, *, dated: bool = True) -> dict[str, Any]:
+    """What `meta.files` holds of a file; dated: its time, too."""
     status = path.stat()
-    return {"name": path.name, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+    return {"name": path.name, "size": status.st_size, **({"mtime_ns": status.st_mtime_ns} if dated else {})}
 
 
 def prepared_side(folder: str | os.PathLike[str]) -> int | None:

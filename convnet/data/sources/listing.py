@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from convnet.data.sources.files import identity, walk
+from convnet.data.sources.files import Odd, identity, walk
 from kernels.compile import cache_folder, write_atomic
 
 VERSION = 1
@@ -27,7 +27,7 @@ class Listing:
     """Folders below the class folders, each with its class, and the names of the images in it, both sorted."""
 
     places: list[tuple[str, str, list[str]]]  # class, path of the folder, names
-    others: Counter[str]  # files that are no images, by extension
+    odd: Odd
 
     def images(self, name: str) -> list[str]:
         """Paths of the images of a class."""
@@ -44,10 +44,10 @@ def list_images(root: str, folders: Mapping[str, str]) -> Listing:
     file = _file(root)
     if file and (kept := _load(file, folders)):
         return kept
-    began, above, others = time.time_ns(), frozenset({identity(root)}), Counter[str]()
-    places = [(name, *place) for name in sorted(folders) for place in sorted(walk(folders[name], above, others))]
-    listing = Listing(places, others)
-    if file and sum(len(files) for *_, files in places) >= LARGE:
+    began, above, odd = time.time_ns(), frozenset({identity(root)}), Odd()
+    places = [(name, *place) for name in sorted(folders) for place in sorted(walk(folders[name], odd, above))]
+    listing = Listing(places, odd)
+    if file and not odd.dead and sum(len(files) for *_, files in places) >= LARGE:  # where a link leads may change
         _save(file, listing, began)
     return listing
 
@@ -77,7 +77,7 @@ def _save(file: Path, listing: Listing, began: int) -> None:
     head = {
         "version": VERSION,
         "places": [(name, folder, changed[folder], len(files)) for name, folder, files in listing.places],
-        "others": listing.others,
+        "others": listing.odd.others,
     }
     names = "\0".join(name for *_, files in listing.places for name in files)
     data = f"{json.dumps(head)}\n{names}".encode("utf-8", "surrogateescape")
@@ -96,7 +96,7 @@ def _load(file: Path, folders: Mapping[str, str]) -> Listing | None:
             return None
         names = iter(text.split("\0"))
         places = [(name, folder, [next(names) for _ in range(count)]) for name, folder, _, count in kept["places"]]
-        return Listing(places, Counter(kept["others"]))
+        return Listing(places, Odd(Counter(kept["others"])))
     except (OSError, ValueError, KeyError, TypeError, StopIteration, RuntimeError):  # damaged, or of another version
         return None
 
