@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from convnet import __version__
-from convnet.config import ConfigError, describe_layers, describe_options, load_config
+from convnet.config import ConfigError, describe_layers, describe_options, leaves, load_config
 from convnet.console import Console, json_line, silence
 from convnet.data import DataError
 from convnet.device import HELP, open_device, open_planner
 from convnet.errors import UserError, out_of_memory, reason
+from convnet.parallel.world import from_environment
 from convnet.run import Run
 
 Args = argparse.Namespace
@@ -28,6 +29,8 @@ Command = Callable[[Args, Console], int]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     args, console = parse(argv), Console()
+    if args.run not in ON_RANKS and not _at_the_first(args.words[0]):
+        return 0
     logging.getLogger("convnet").addHandler(console)
     try:
         return args.run(args, console)
@@ -187,7 +190,9 @@ def _predict_options(parser: argparse.ArgumentParser) -> None:
 
 def _show_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="run folder")
-    parser.add_argument("-o", "--output", metavar="FILE", help="a PNG; default: RUN/overview.png")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="a PNG, JPEG, TIFF, PDF, SVG or EPS; default: RUN/overview.png"
+    )
     _device_option(parser)
 
 
@@ -195,7 +200,9 @@ def _plot_options(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(metavar="KIND", required=True)
     samples = _command(kinds, _plot_samples, "samples", "training images as the network gets them, under their labels")
     _config_options(samples)
-    samples.add_argument("-o", "--output", metavar="FILE", default="samples.png", help="a PNG (default: samples.png)")
+    samples.add_argument(
+        "-o", "--output", metavar="FILE", default="samples.png", help="a PNG, JPEG, PDF, ...; default: samples.png"
+    )
     samples.add_argument("--count", type=int, default=32, metavar="N", help="images (default: 32)")
     samples.add_argument("--epoch", type=int, default=0, metavar="E", help="counted from 0 (default: 0)")
     _device_option(samples)
@@ -273,7 +280,7 @@ def _bench_options(parser: argparse.ArgumentParser) -> None:
     scaling = _command(kinds, _bench_scaling, "scaling", "training steps on more and more GPUs")
     _config_options(scaling)
     _device_option(scaling)
-    scaling.add_argument("--gpus", default="1", metavar="N,N", help="numbers of ranks to measure (default: 1)")
+    scaling.add_argument("--gpus", metavar="N,N", help="numbers of ranks to measure; default: 1, and all there are")
     scaling.add_argument(
         "--batch", metavar="N,N", help="images of each rank, for weak scaling; default: the config's batch_size"
     )
@@ -289,23 +296,29 @@ def _bench_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _train(args: Args, console: Console) -> int:
-    from convnet.parallel.command import on_ranks
     from convnet.train.start import train
 
     def body(backend: Any, control: Any) -> int:
         options = {"resume": args.resume, "explain": args.explain, "control": control}
         return train(args.config, args.overrides, backend, console, **options)
 
-    return on_ranks(body, args.words, console, explained, device=args.device, gpus=args.gpus)
+    return _on_ranks(body, args, console, args.gpus)
+
+
+def _on_ranks(body: Any, args: Args, console: Console, gpus: str | None) -> int:
+    """The ranks must have the same arguments but for devices, and for configs, which are compared by their content."""
+    from convnet.parallel.command import on_ranks
+
+    apart = ("run", "words", "config", "overrides", "device", "gpus")
+    asked = {name: str(value) for name, value in vars(args).items() if name not in apart}
+    return on_ranks(body, args.words, asked, console, explained, device=args.device, gpus=gpus)
 
 
 def _eval(args: Args, console: Console) -> int:
-    from convnet.parallel.command import on_ranks
-
     def body(backend: Any, control: Any) -> int:
         return _evaluated(args, console, backend, control)
 
-    return on_ranks(body, args.words, console, explained, device=args.device, gpus=args.gpus)
+    return _on_ranks(body, args, console, args.gpus)
 
 
 def _evaluated(args: Args, console: Console, backend: Any, control: Any) -> int:
@@ -314,7 +327,7 @@ def _evaluated(args: Args, console: Console, backend: Any, control: Any) -> int:
     from convnet.run import find_checkpoint, read_by_all
 
     found = read_by_all(lambda: find_checkpoint(args.model, console.warn, best=args.best), control)
-    assert found is not None  # it is found, or an error
+    assert found is not None  # all ranks come here with the same arguments, and it is found or an error
     options = {"views": args.views, "control": control, "communicator": make_communicator(backend, control)}
     evaluation = evaluate_checkpoint(found, backend, args.overrides, bar=console.bar, **options)
     if args.json and control.rank == 0:
@@ -472,16 +485,17 @@ def _bench_data(args: Args, console: Console) -> int:
 def _bench_scaling(args: Args, console: Console) -> int:
     from convnet.bench.options import links, numbers
     from convnet.bench.scaling import Asked, Bench
-    from convnet.parallel.command import on_ranks
+    from convnet.parallel.join import same
 
-    config = load_config(args.config, args.overrides)
-    batch = str(config.train.batch_size)
-    counts, batches = numbers("--gpus", args.gpus), numbers("--batch", args.batch or batch)
-    (whole,) = numbers("--global", args.whole or batch)[:1]
-    seconds = None if args.if_step_ms is None else args.if_step_ms / 1e3
-    asked = Asked(counts, batches, whole, seconds, links(args.simulate))
+    counts = [] if args.gpus is None else numbers("--gpus", args.gpus)
 
     def body(backend: Any, control: Any) -> int:
+        config = load_config(args.config, args.overrides)
+        same(control, "config", leaves(config))
+        batch = str(config.train.batch_size)
+        batches, (whole, *_) = numbers("--batch", args.batch or batch), numbers("--global", args.whole or batch)
+        seconds = None if args.if_step_ms is None else args.if_step_ms / 1e3
+        asked = Asked(counts or sorted({1, control.size}), batches, whole, seconds, links(args.simulate))
         found = Bench(config, asked, backend, control).run()
         if control.rank == 0:
             console.say(found.text())
@@ -489,8 +503,8 @@ def _bench_scaling(args: Args, console: Console) -> int:
                 Path(args.output).write_text(json_line(found.as_json()) + "\n")
         return 0
 
-    most = str(max(counts)) if max(counts) > 1 and args.device != "cpu" else None
-    return on_ranks(body, args.words, console, explained, device=args.device, gpus=most)
+    most = max(counts, default=1)
+    return _on_ranks(body, args, console, str(most) if most > 1 and args.device != "cpu" else None)
 
 
 def _doctor(args: Args, console: Console) -> int:
@@ -499,6 +513,21 @@ def _doctor(args: Args, console: Console) -> int:
     findings = examine()
     console.say(report(findings))
     return int(fatal(findings))
+
+
+ON_RANKS = (_train, _eval, _bench_scaling)  # what ranks do together; all other commands run at the first alone
+
+
+def _at_the_first(command: str) -> bool:
+    """Whether this process is to run a command that is for one: of several ranks the first is."""
+    try:
+        world = from_environment(os.environ)
+    except UserError:  # such variables stop what ranks do together
+        return True
+    if world.rank == 1:
+        others = f"the others of {world.size} ({world.source}) do nothing"
+        _fail(f"warning: convnet {command} runs at rank 0 alone; {others}", 0)
+    return world.rank == 0
 
 
 def _fail(message: str, code: int) -> int:

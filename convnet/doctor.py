@@ -14,8 +14,10 @@ import numpy as np
 from convnet import __version__
 from convnet.cpus import available_cpus
 from convnet.device import cuda_fault
+from convnet.errors import UserError
+from convnet.parallel.world import from_environment
 from kernels import neuron
-from kernels.backend import Cuda, cupy
+from kernels.backend import Cuda, cupy, nccl
 from kernels.op import Launch
 
 OK, MISSING, BROKEN = "ok", "missing", "broken"
@@ -170,30 +172,46 @@ def _compiler() -> Iterator[Finding]:
 
 
 def _ranks() -> Iterator[Finding]:
-    yield _optional("MPI", _mpi, _extra("mpi") + "; and an MPI library, such as apt install libopenmpi-dev")
-    yield _optional("NCCL", _nccl, "pip install nvidia-nccl-cu13 (or -cu12), beside CuPy")
+    yield _launch()
+    yield _optional("MPI", "ranks on CPUs", _mpi, _extra("mpi") + ", which has MPICH; or mpi4py with an MPI of yours")
+    yield _optional("NCCL", "several GPUs", _nccl, "pip install nvidia-nccl-cu13 (or -cu12, as your CuPy), beside it")
 
 
-def _optional(what: str, probe: Callable[[], str], remedy: str) -> Finding:
+def _launch() -> Finding:
+    """What a command would be here: a process of its own, or a rank."""
     try:
-        return Finding(what, OK, probe())
+        world = from_environment(os.environ)
+    except UserError as error:
+        return Finding("launch", BROKEN, str(error), "unset what no launcher has set")
+    return Finding("launch", OK, world.told if world.launcher else "a process of its own, of no launcher")
+
+
+def _optional(what: str, use: str, probe: Callable[[], str], remedy: str) -> Finding:
+    """use: for what it is needed. remedy: where the error has none of its own."""
+    try:
+        return Finding(what, OK, f"{probe()}, for {use}")
     except ImportError as error:
-        return Finding(what, MISSING, f"several ranks cannot be used ({error})".replace("\n", " "), remedy)
+        reason, _, told = " ".join(str(error).split()).partition(" You can install the library by: $ ")
+        return Finding(what, MISSING, f"for {use} ({reason})", told or remedy)
     except Exception as error:
         return Finding(what, BROKEN, f"{type(error).__name__}: {error}".splitlines()[0], remedy)
 
 
 def _mpi() -> str:
+    import mpi4py
+
+    mpi4py.rc.initialize = False  # which would wait for all ranks, where a launcher has started this process
     from mpi4py import MPI
 
-    return f"mpi4py {_version('mpi4py')}, {MPI.Get_library_version().splitlines()[0]}"
+    library = " ".join(MPI.Get_library_version().splitlines()[0].split())
+    return f"mpi4py {_version('mpi4py')}, {library}"
 
 
 def _nccl() -> str:
-    nccl = getattr(cupy().cuda, "nccl", None)  # there only where CuPy found the library
-    if nccl is None:
-        raise ImportError("CuPy finds no NCCL")
-    number = nccl.get_version()
+    try:
+        number = nccl().get_version()
+    except RuntimeError as error:  # which tells why the library cannot be loaded, and how to get it
+        raise ImportError(error) from None
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 

@@ -9,10 +9,12 @@ import numpy as np
 
 from convnet import session
 from convnet.checkpoint import Checkpoint
+from convnet.config import leaves
 from convnet.data import Pipeline
 from convnet.errors import UserError
 from convnet.parallel.communicator import Communicator
 from convnet.parallel.control import Control
+from convnet.parallel.join import same
 from convnet.results import TOP, Results
 
 MATRIX_MOST = 25  # classes up to which the whole confusion matrix is printed
@@ -155,9 +157,17 @@ class _Tally:
             np.add.at(self.confusion, (labels[known], self._probabilities.argmax(0)[known]), 1)
 
 
-def evaluate_images(engine: Any, pipeline: Pipeline, classes: Sequence[str], **options: Any) -> Evaluation | None:
-    """`evaluate` over all images of a pipeline; raises DataError where none of them can be read."""
-    found = evaluate(engine, pipeline.batches(), classes, broken=lambda: len(pipeline.broken), **options)
+def evaluate_images(
+    engine: Any, pipeline: Pipeline, classes: Sequence[str], *, control: Control, **options: Any
+) -> Evaluation | None:
+    """`evaluate` over all images of a pipeline; raises DataError where none of them can be read.
+
+    None also where the pipeline of a rank has a fault.
+    """
+    options |= {"broken": lambda: len(pipeline.broken), "control": control}
+    found = evaluate(engine, pipeline.batches(), classes, **options)
+    if any(control.exchange(pipeline.fault is not None)):
+        return None
     if found is not None and not found.images:
         raise pipeline.unreadable("validation")
     return found
@@ -179,6 +189,7 @@ def evaluate_checkpoint(
     """
     control = control or Control()
     config, engine = session.open_checkpoint(found, backend, overrides, communicator)
+    same(control, "config", leaves(config))
     if config.data.val is None:
         raise UserError(
             f"{found.path}: its config has no data.val; name one: data.val.type=folder data.val.path=FOLDER"
@@ -191,8 +202,15 @@ def evaluate_checkpoint(
         bar(total=len(source), unit="image", desc="eval") as shown,
         control.watched(config.parallel.timeout),
     ):
-        result = evaluate_images(engine, pipeline, classes, views=views, progress=shown.update, control=control)
-    assert result is not None  # nothing stops it
+
+        def stop() -> bool:
+            code, _ = control.agree(int(pipeline.fault is not None), 0.0)
+            return code > 0
+
+        options = {"views": views, "progress": shown.update, "control": control, "stop": stop}
+        result = evaluate_images(engine, pipeline, classes, **options)
+        control.settle(pipeline.fault)
+    assert result is not None  # only a fault stops it
     return result
 
 

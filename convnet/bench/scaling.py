@@ -18,9 +18,10 @@ from convnet.errors import UserError
 from convnet.graph.engine import Engine
 from convnet.graph.net import Network
 from convnet.parallel import choose
-from convnet.parallel.communicator import Communicator, Mpi, Nccl, Silent, Solo
+from convnet.parallel.communicator import Communicator, Mpi, Silent, Solo
 from convnet.parallel.control import Control
 from convnet.parallel.model import Links, simulate
+from convnet.parallel.nccl import Nccl
 from kernels.backend import nccl
 
 
@@ -45,7 +46,7 @@ class Bench:
         if max(asked.counts) > control.size:
             raise UserError(f"expected at most {control.size} ranks, as many as there are, found {max(asked.counts)}")
         self.config, self.asked, self.backend, self.control = config, asked, backend, control
-        self.found = Findings(f"{control.size} x {describe(backend)}")
+        self.found = Findings(f"{max(asked.counts)} x {describe(backend)}")
         self.links = Links()
 
     def run(self) -> Findings:

@@ -1,6 +1,7 @@
 """A Config back to YAML, to its fingerprint, and to the differences from another."""
 
 import hashlib
+import json
 from typing import Any
 
 import yaml
@@ -33,8 +34,17 @@ def dump(config: Config) -> str:
 
 def fingerprint(config: Config) -> str:
     """16 hex digits, equal for configs that compute the same: all options but the name and the folder of the run."""
-    values = {key: value for key, value in plain(config).items() if key not in ("name", "run")}
-    return hashlib.sha256(yaml_text(values).encode()).hexdigest()[:16]
+    return hashlib.sha256(yaml_text(_computed(config)).encode()).hexdigest()[:16]
+
+
+def leaves(config: Config) -> dict[str, str]:
+    """The same options with their values, such as {"solver.lr": "0.1"}."""
+    found = _leaves(_computed(config)).items()
+    return {subject(path): json.dumps(value, ensure_ascii=False) for path, value in found}
+
+
+def _computed(config: Config) -> dict[str, Any]:
+    return {key: value for key, value in plain(config).items() if key not in ("name", "run")}
 
 
 def differences(old: Config, new: Config) -> list[str]:

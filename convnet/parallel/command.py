@@ -1,7 +1,7 @@
 """A command of the command line on several ranks: it starts them, or is one of them, or is alone."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from convnet.console import Console
@@ -9,7 +9,7 @@ from convnet.device import gpu_count
 from convnet.errors import UserError
 from convnet.parallel.control import Control
 from convnet.parallel.devices import open_rank
-from convnet.parallel.join import Explain, join
+from convnet.parallel.join import Explain, join, same
 from convnet.parallel.launch import check_gpus, launch, parse_gpus
 from convnet.parallel.world import World, from_environment
 
@@ -19,6 +19,7 @@ Body = Callable[[Any, Control], int]  # backend, control
 def on_ranks(
     body: Body,
     words: Sequence[str],
+    asked: Mapping[str, str],
     console: Console,
     explain: Explain,
     *,
@@ -27,7 +28,8 @@ def on_ranks(
 ) -> int:
     """The exit status of a command. body: what each rank does; words: the command line, which starts the ranks.
 
-    explain: makes the message of an error. device, gpus: as the command line has them.
+    asked: what the command lines of all ranks must have in common. explain: makes the message of an error. device,
+    gpus: as the command line has them.
     """
     world = from_environment(os.environ)
     chosen = choose(gpus, device, world)
@@ -36,6 +38,8 @@ def on_ranks(
         if len(chosen) > 1:
             return launch(len(chosen), words)
     with join(world, explain, console.warn) as control:
+        same(control, "command", {"it": words[0]})
+        same(control, "command line", asked)
         if control.rank:
             console.relay = control.warn
         return body(open_rank(device, chosen, control), control)

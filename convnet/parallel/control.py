@@ -10,6 +10,7 @@ be called by all ranks in the same order; that one of them calls another is an e
     control.broadcast(data)         together; bytes of rank 0 -> to all
     control.barrier()               together
     control.first(function)         together; the JSON value of `function`, which rank 0 alone calls
+    control.settle(error)           together; an error that a rank has kept until all could come here, or None
     control.agree(code, seconds)    together, without waiting; see below
     control.progress()              a step, or a batch of an evaluation, is done: the job is alive
     with control.busy():            what may take long in here is no hang: files, compilation, waiting for images
@@ -57,6 +58,14 @@ class Control:
     def first(self, function: Callable[[], Any]) -> Any:
         """The JSON value that `function` returns at rank 0, which alone calls it."""
         return function()
+
+    def settle(self, error: Exception | None) -> None:
+        """Raise the error of the first rank that has one, there; the others end with it."""
+        faulty = [rank for rank, found in enumerate(self.exchange(error is not None)) if found]
+        if error and faulty[0] == self.rank:
+            raise error
+        if faulty:
+            self.barrier()
 
     def agree(self, code: int, seconds: float) -> tuple[int, float]:
         """What all ranks take for the present stop code and seconds of training.

@@ -3,10 +3,19 @@
 import contextlib
 import json
 import os
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 REPORT = "CONVNET_REPORT"  # descriptor on which the launcher reads
+CLOCK = """
+import os, select, signal, sys
+if not select.select([0], [], [], float(sys.argv[1]))[0]:
+    os.write(2, sys.argv[2].encode())
+    os.kill(int(sys.argv[3]), signal.SIGKILL)
+"""
 
 
 def show(rank: int, text: str, code: int, *, guess: bool = False) -> None:
@@ -18,6 +27,19 @@ def show(rank: int, text: str, code: int, *, guess: bool = False) -> None:
         else:
             clear = "\r\033[K" if os.isatty(2) else ""  # of a progress bar
             os.write(2, f"{clear}rank {rank}: {text}\n".encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
+
+
+@contextmanager
+def clock(rank: int, seconds: float) -> Iterator[None]:
+    """Within, MPI starts; a rank for which that takes longer is ended, and one of all ranks says so.
+
+    mpi4py keeps Python's lock while it waits for the other ranks, so that no thread of this process could see that one
+    never comes: a process of its own does.
+    """
+    text = f"rank {rank}: MPI has not started in {seconds:g} s: another rank is stopped, or did not come\n"
+    words = str(seconds + min(rank, 2)), text if rank < 2 else "", str(os.getpid())
+    with subprocess.Popen([sys.executable, "-ISc", CLOCK, *words], stdin=subprocess.PIPE):  # which it ends with
+        yield
 
 
 def leave(code: int) -> NoReturn:

@@ -3,8 +3,8 @@
 import contextlib
 import ctypes
 import hashlib
+import json
 import os
-import re
 import signal
 import socket
 import time
@@ -13,18 +13,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from convnet import __version__
 from convnet.errors import UserError
 from convnet.parallel.control import Control, Joined
 from convnet.parallel.fault import leave, show
 from convnet.parallel.hub import Hub
-from convnet.parallel.meeting import arrange
+from convnet.parallel.meeting import arrange, patience
 from convnet.parallel.spoke import Spoke
+from convnet.parallel.watch import BEAT
 from convnet.parallel.wire import Line, accept, connect
 from convnet.parallel.world import World
 
-LAUNCHER, SECONDS = "CONVNET_LAUNCHER", "CONVNET_JOIN_SECONDS"
+LAUNCHER = "CONVNET_LAUNCHER"
+ABSENT, SHOWN = "absent", 3  # in errors: what a rank has not, and how many differences
 PR_SET_PDEATHSIG = 1
 Told = tuple[str, int]  # the message of an error, and the exit status
 Explain = Callable[[BaseException], Told | None]  # None of one that only a traceback explains
@@ -61,17 +64,28 @@ def _explained(error: BaseException, explain: Explain) -> Told:
     return explain(error) or ("".join(traceback.format_exception(error)).rstrip(), 1)
 
 
-def same(control: Control, what: str, value: str) -> None:
-    """Raise UserError, at all ranks, unless all have the same value."""
-    values = control.exchange(value)
-    different = [rank for rank, found in enumerate(values) if found != values[0]]
-    if different:
-        ranks = ", ".join(map(str, different))
-        raise UserError(f"the ranks do not have the same {what}: other than at rank 0 at rank {ranks}")
+def same(control: Control, what: str, value: str | Mapping[str, str]) -> None:
+    """Raise UserError, at all ranks, unless all have the same; of a mapping it tells the first entries that differ."""
+    digests = control.exchange(hashlib.sha256(json.dumps(value).encode()).hexdigest())
+    others = [rank for rank, found in enumerate(digests) if found != digests[0]]
+    if not others:
+        return
+    told = f"other than at rank 0 at rank {', '.join(map(str, others))}"
+    if not isinstance(value, str):
+        values = control.exchange(value)
+        told = _differences(values[0], values[others[0]], others[0])
+    raise UserError(f"the ranks do not have the same {what}: {told}")
+
+
+def _differences(first: Mapping[str, str], other: Mapping[str, str], rank: int) -> str:
+    found = [key for key in {**first, **other} if first.get(key) != other.get(key)]
+    told = [f"{key} is {first.get(key, ABSENT)} at rank 0, {other.get(key, ABSENT)} at rank {rank}" for key in found]
+    more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
+    return "; ".join(told[:SHOWN] + more)
 
 
 def _meet(world: World, warn: Callable[[str], None], environ: Mapping[str, str]) -> Joined:
-    seconds = _patience(environ)
+    seconds = patience(environ)
     listener, meeting = arrange(world, environ)
     if listener is None:
         line = connect(meeting.address, meeting.key, seconds)
@@ -82,34 +96,34 @@ def _meet(world: World, warn: Callable[[str], None], environ: Mapping[str, str])
     return Joined(world, Hub(lines, warn))
 
 
-def _patience(environ: Mapping[str, str]) -> float:
-    """Seconds in which all ranks have to come."""
-    text = environ.get(SECONDS, "60")
-    if not re.fullmatch(r"\d{1,6}(\.\d+)?", text):
-        raise UserError(f"{SECONDS}: expected seconds, such as 60, found '{text}'")
-    return float(text)
-
-
 def _welcome(listener: socket.socket, key: bytes, world: World, seconds: float) -> dict[int, Line]:
     """A line to each of the other ranks; where not all come, those that did are sent away."""
     lines: dict[int, Line] = {}
     came: list[Line] = []
-    end = time.monotonic() + seconds
+    began = told = time.monotonic()
     try:
         while len(lines) < world.size - 1:
             missing = sorted(set(range(1, world.size)) - set(lines))
-            if time.monotonic() > end:
+            if time.monotonic() > began + seconds:
                 raise UserError(f"rank {', '.join(map(str, missing))} of {world.size} did not come in {seconds:g} s")
+            if time.monotonic() > told + BEAT:
+                told = time.monotonic()
+                _send_all(came, {"kind": "beat"})  # a sign of life: others may come late
             if line := accept(listener, key):
                 came.append(line)
                 with contextlib.suppress(EOFError, OSError):  # it has ended since
                     lines[_rank(line, world, missing)] = line
     except UserError:
-        for line in came:
-            with contextlib.suppress(OSError):
-                line.send({"kind": "end", "code": 1})
+        _send_all(came, {"kind": "end", "code": 1})
         raise
     return lines
+
+
+def _send_all(lines: Sequence[Line], head: Mapping[str, Any]) -> None:
+    """To the ranks that are still there."""
+    for line in lines:
+        with contextlib.suppress(OSError):
+            line.send(head)
 
 
 def _rank(line: Line, world: World, missing: Sequence[int]) -> int:

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,7 @@ from convnet.parallel.fault import REPORT
 from convnet.parallel.join import LAUNCHER
 from convnet.parallel.meeting import KEY
 from convnet.parallel.wire import PORT
+from convnet.signals import SIGNALS, received
 
 PROGRAM = (sys.executable, "-m", "convnet")
 TOLD = 0.7  # seconds after the first failure in which ranks may say more, and end
@@ -33,7 +34,6 @@ ASKED = 1.0  # seconds from then to SIGTERM for those that are left ...
 KILLED = 2.5  # ... and to SIGKILL
 SAVING = 10.0  # seconds after which ranks that were asked to stop, of which one has ended, are taken for hanging
 ENDING = 60.0  # the same of those that have done all
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOPPED = tuple(128 + number for number in SIGNALS)  # exit statuses of ranks that a signal has stopped
 SAYS_WHY = (0, 1, 2)  # exit statuses of a rank that says itself why it ends
 USAGE = "expected how many GPUs, such as 2, or which, such as 0,2"
@@ -64,7 +64,7 @@ def launch(ranks: int, arguments: Sequence[str], program: Sequence[str] = PROGRA
     The exit status: 0, that of the first failure, or 128 + the signal that stopped them.
     """
     group = Group()
-    with group.listening(), forwarding(group.forward):
+    with group.listening(), received(group.forward):
         try:
             group.start(ranks, [*program, *arguments])
             while group.alive():
@@ -72,18 +72,6 @@ def launch(ranks: int, arguments: Sequence[str], program: Sequence[str] = PROGRA
         finally:
             group.kill(signal.SIGKILL)
         return group.finish()
-
-
-@contextmanager
-def forwarding(forward: Callable[[int], None]) -> Iterator[None]:
-    """Within, signals that end a program are handed to a function; one that is ignored, as under nohup, stays so."""
-    numbers = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    before: dict[int, Any] = {number: signal.signal(number, lambda number, _: forward(number)) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Group:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from convnet.errors import UserError
+from convnet.parallel.fault import clock
 from convnet.parallel.wire import PORT, Address, listen
 from convnet.parallel.world import MPI, World
 
-KEY = "CONVNET_KEY"
+KEY, SECONDS = "CONVNET_KEY", "CONVNET_JOIN_SECONDS"
 APART = 1000  # from MASTER_PORT, which torchrun's own store uses
 SLURM_PORTS = 20000, 10000  # the first, and how many, of which a job has one
 
@@ -29,12 +30,21 @@ class Meeting(NamedTuple):
 def arrange(world: World, environ: Mapping[str, str]) -> tuple[socket.socket | None, Meeting]:
     """The meeting, and at rank 0 the socket that already listens there."""
     if world.launcher in MPI and PORT not in environ:
-        return _arrange_by_mpi(world)
+        with clock(world.rank, patience(environ)):
+            return _arrange_by_mpi(world)
     meeting = meeting_of(world, environ)
     if world.rank:
         return None, meeting
     host, port = meeting.address
     return listen((host if host == "127.0.0.1" else "", port)), meeting
+
+
+def patience(environ: Mapping[str, str]) -> float:
+    """Seconds in which all ranks have to come."""
+    text = environ.get(SECONDS, "60")
+    if not re.fullmatch(r"\d{1,6}(\.\d+)?", text):
+        raise UserError(f"{SECONDS}: expected seconds, such as 60, found '{text}'")
+    return float(text)
 
 
 def meeting_of(world: World, environ: Mapping[str, str]) -> Meeting:

@@ -83,18 +83,28 @@ def connect(address: Address, key: bytes, seconds: float) -> Line:
     end, place = time.monotonic() + seconds, f"{address[0]}, port {address[1]}"
     while True:
         try:
-            line = Line(socket.create_connection(address, timeout=STUCK))
-            break
+            made = socket.create_connection(address, timeout=STUCK)
         except OSError as error:
-            if time.monotonic() > end:
-                fault = error.strerror or str(error)
-                raise UserError(f"rank 0 does not answer at {place} for {seconds:g} s: {fault}") from None
-            time.sleep(0.1)
+            fault = error.strerror or str(error)
+        else:
+            if line := _greeted(Line(made), key, place):
+                return line
+            fault = "what listens there says nothing; rank 0 is stopped, or another program has the port"
+        if time.monotonic() > end:
+            raise UserError(f"rank 0 does not answer at {place} for {seconds:g} s: {fault}")
+        time.sleep(0.1)
+
+
+def _greeted(line: Line, key: bytes, place: str) -> Line | None:
+    """When both ends have proved that they know the key; None where nothing comes: rank 0 may wait for another one."""
     try:
         answer_challenge(line.connection, key)
         deliver_challenge(line.connection, key)
+        return line
+    except BlockingIOError:
+        line.close()
+        return None
     except (EOFError, OSError, AuthenticationError, AssertionError):
         line.close()
         text = f"what answers at {place} is not rank 0 of this job"
         raise UserError(f"{text}; set {PORT} to a free port, the same for all ranks") from None
-    return line

@@ -114,10 +114,10 @@ def _number(environ: Environ, name: str) -> int:
 
 def _slurm(environ: Environ) -> World | None:
     """The step that this process is a task of: none in an interactive shell, or where Slurm has numbered no task."""
-    if environ.get("SLURM_JOB_NAME") in INTERACTIVE or "SLURM_PROCID" not in environ:
+    if environ.get("SLURM_JOB_NAME") in INTERACTIVE or not {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"} & environ.keys():
         return None
     size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
-    if size not in environ and _number(environ, "SLURM_PROCID") == 0:  # a batch script of one task
+    if size not in environ and _number(environ, "SLURM_PROCID") == 0:  # a batch script that asked for no tasks
         return None
     world = _world("slurm", environ, "SLURM_PROCID", size)
     local_size = _tasks_here(environ) or (world.size if environ.get("SLURM_NNODES") == "1" else 0)

@@ -111,7 +111,12 @@ def evaluator(job: Job, trainer: Trainer) -> Callable[[], Evaluation | None]:
     """A function that runs over the validation images, until a signal comes."""
     val = job.val
     assert val is not None
-    options: dict[str, Any] = {"stop": trainer.interrupted, "control": job.control}
+
+    def stop() -> bool:
+        job.heed()
+        return trainer.interrupted()
+
+    options: dict[str, Any] = {"stop": stop, "control": job.control}
 
     def run() -> Evaluation | None:
         with job.console.bar(total=len(val.source), unit="image", desc="eval") as bar:
@@ -125,6 +130,7 @@ def endless(job: Job, epoch: int, position: int) -> Generator[Any, None, None]:
     while True:
         readable = position > 0
         for batch in job.train.batches(epoch, position):
+            job.heed()
             readable |= bool((batch.labels >= 0).any())
             last = batch.position + job.train.batch_size >= len(job.train) * job.train.batch_size
             if last and not any(job.control.exchange(readable)):

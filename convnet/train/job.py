@@ -9,11 +9,11 @@ from convnet import __version__, device
 from convnet.checkpoint import Checkpoint
 from convnet.config import Config, fingerprint
 from convnet.console import Console, duration
-from convnet.data import Pipeline
+from convnet.data import DecodeError, Pipeline
 from convnet.graph.engine import Engine
 from convnet.parallel.control import Control
 from convnet.run import Run
-from convnet.train.signals import StopRequest
+from convnet.signals import StopRequest
 from convnet.train.trainer import Trainer
 from layers.options import Options
 
@@ -32,6 +32,16 @@ class Job:
     val: Pipeline | None
     found: Checkpoint | None  # what it continues from
     control: Control  # of the ranks that do it
+
+    @property
+    def fault(self) -> DecodeError | None:
+        """An image that cannot be read: all ranks finish the step, without it, and save before they end."""
+        return self.train.fault or (self.val.fault if self.val else None)
+
+    def heed(self) -> None:
+        """Ask all ranks to stop, where there is a fault."""
+        if self.fault:
+            self.request.code = self.request.code or 1
 
 
 def run_row(job: Job, per_epoch: int) -> dict[str, Any]:

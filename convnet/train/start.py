@@ -8,7 +8,7 @@ from typing import Any
 
 from convnet import checkpoint, session
 from convnet.checkpoint import Checkpoint
-from convnet.config import Config, ConfigError, dump, fingerprint, load_config
+from convnet.config import Config, ConfigError, dump, leaves, load_config
 from convnet.console import Console
 from convnet.data import Pipeline, Source
 from convnet.device import Planner
@@ -20,12 +20,12 @@ from convnet.parallel.devices import make_communicator
 from convnet.parallel.join import same
 from convnet.parallel.model import links
 from convnet.run import Run, fresh, newest, read_by_all
+from convnet.signals import StopRequest, stop_request
 from convnet.train import loop
 from convnet.train.assemble import assembled
 from convnet.train.extensions.evaluate import Evaluate
 from convnet.train.job import Job, closing, opening
 from convnet.train.resume import check_resume, joined
-from convnet.train.signals import StopRequest, stop_request
 
 
 def train(
@@ -49,7 +49,7 @@ def train(
     run = Run(Path(folder)) if folder else None
     overrides = joined(control.first(lambda: run.overrides() if run else []), overrides)
     config = load_config(file, overrides)
-    same(control, "config", fingerprint(config))
+    same(control, "config", leaves(config))
     with ExitStack() as stack:
         request = stack.enter_context(stop_request(console.warn))
         return execute(prepare(stack, config, overrides, run, backend, console, request, control), explain)
@@ -72,8 +72,8 @@ def prepare(
     """
     network = session.make_network(config)
     source, val_source = make_sources(config, network)
-    uncut = session.sizes_uncut(config, network, source, val_source)
-    engine = session.make_engine(config, network, backend, make_communicator(backend, control), images=uncut)
+    forms = session.make_forms(config, network, backend, source, val_source)
+    engine = session.make_engine(config, network, backend, make_communicator(backend, control), forms=forms)
     check_learning(config, engine)
     if run is None:
         session.initialize(config, engine)
@@ -92,8 +92,8 @@ def prepare(
         return stack.enter_context(session.make_pipeline(config, network, split, images, backend, control, **options))
 
     drop = config.train.last_batch == "drop"
-    batches = pipeline(config.data.train, source, train=True, drop_last=drop, uncut=uncut[0] is not None)
-    val = pipeline(config.data.val, val_source, uncut=uncut[1] is not None) if val_source else None
+    batches = pipeline(config.data.train, source, train=True, drop_last=drop, form=forms[0])
+    val = pipeline(config.data.val, val_source, form=forms[1]) if val_source else None
     return Job(config, overrides, run, console, request, engine, batches, val, found, control)
 
 
@@ -193,6 +193,9 @@ def execute(job: Job, explain: bool) -> int:
             job.run.keep(dump(job.config), job.overrides)
         with job.control.watched(job.config.parallel.timeout):
             loop.run(trainer, extensions)
+        if any(job.control.exchange(job.fault is not None)):
+            job.console.warn(f"the run failed; step {trainer.step} is saved, --resume continues there")
+            job.control.settle(job.fault)
         broken = len(set().union(*job.control.exchange(sorted(job.train.broken))))
         job.console.say(closing(job, trainer, broken))
         return 0 if trainer.finished and not (evaluation and evaluation.owed) else trainer.code

@@ -9,7 +9,7 @@ import numpy as np
 
 from convnet.parallel.control import Control
 from convnet.results import Results
-from convnet.train.signals import StopRequest
+from convnet.signals import StopRequest
 
 
 class Trainer:

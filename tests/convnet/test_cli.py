@@ -274,6 +274,21 @@ def test_output_that_cannot_be_written_names_the_stream(toy):
     assert (done.returncode, done.stderr) == (1, "error: stdout: No space left on device\n")
 
 
+@pytest.mark.parametrize("rank", ["0", "1", "2"])
+def test_of_several_ranks_the_first_runs_a_command_for_one_process(rank, monkeypatch, capsys):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert main(["layers", "conv"]) == 0
+    out, err = capsys.readouterr()
+    told = "warning: convnet layers runs at rank 0 alone; the others of 3 (RANK and WORLD_SIZE) do nothing\n"
+    assert bool(out) == (rank == "0") and err == told * (rank == "1")
+
+
+def test_variables_that_make_no_sense_do_not_stop_a_command_for_one_process(monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "1")
+    assert main(["layers", "conv"]) == 0 and capsys.readouterr().out
+
+
 def test_output_to_a_closed_pipe(tmp_path):
     write_toy(tmp_path)
     convnet("train", "toy.yaml", "--device", "cpu", cwd=tmp_path)

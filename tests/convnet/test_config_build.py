@@ -1,6 +1,7 @@
 """Mapping to Config: wiring, automatic neurons, rates, the way back to YAML, the reference of layers."""
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from convnet.config import (
     differences,
     dump,
     fingerprint,
+    leaves,
     load_config,
 )
 from convnet.config.build import build_config
@@ -233,6 +235,17 @@ def test_any_config_survives_the_way_to_yaml_and_back(values: dict[str, Any]) ->
         return
     Path("r.yaml").write_text(dump(found), encoding="utf-8")
     assert build_config(load("r.yaml", environ={})) == found
+
+
+def test_leaves_differ_where_fingerprints_do() -> None:
+    """Also at the end of a long list."""
+    one, other = (
+        config(EXAMPLE, f"solver.schedule={{type: multistep, milestones: {milestones}}}", "run.dir=elsewhere")
+        for milestones in ([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [1, 2, 3, 4, 5, 6, 7, 8, 9, 11])
+    )
+    found = {key: value for key, value in leaves(one).items() if leaves(other)[key] != value}
+    assert json.loads(found.pop("solver.schedule.milestones")) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] and not found
+    assert not any(key.startswith(("run", "name")) for key in leaves(one))
 
 
 def test_fingerprints_differ_where_what_is_computed_does() -> None:

@@ -74,3 +74,21 @@ def test_report():
         "missing  CuPy    no GPU",
         "                 -> pip install x",
     ]
+
+
+def test_what_a_launcher_has_set_is_told(monkeypatch):
+    assert by_name(doctor._ranks())["launch"].detail == "a process of its own, of no launcher"
+    monkeypatch.setenv("RANK", "1")
+    assert by_name(doctor._ranks())["launch"].state == BROKEN
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert by_name(doctor._ranks())["launch"].detail == "RANK and WORLD_SIZE say rank 1 of 2"
+
+
+def test_a_missing_nccl_comes_with_its_reason_and_the_command_that_cupy_names(monkeypatch):
+    def no_nccl():
+        raise RuntimeError("nccl: libnccl.so.2: no such file You can install the library by: $ pip install x")
+
+    monkeypatch.setattr(doctor, "nccl", no_nccl)
+    found = by_name(doctor._ranks())["NCCL"]
+    assert (found.state, found.detail) == (MISSING, "for several GPUs (nccl: libnccl.so.2: no such file)")
+    assert found.remedy == "pip install x"

@@ -95,14 +95,15 @@ def test_signals_to_a_process(place, call, number, code, folder, straight):
     assert_same(folder, straight)
 
 
-def test_a_hangup_that_is_ignored_stays_so(folder, monkeypatch):
-    """As under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_is_ignored_stays_so(number, folder, monkeypatch):
+    """As under nohup, or in the background of a script."""
+    before = signal.signal(number, signal.SIG_IGN)
     try:
-        interrupt(monkeypatch, 3, signal.SIGHUP)
+        interrupt(monkeypatch, 3, number)
         assert main(["train", "toy.yaml", "--device", "cpu", "train.epochs=1"]) == 0
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(number, before)
 
 
 def test_no_iteration_is_left_to_the_garbage_collector(folder):
@@ -310,7 +311,7 @@ def test_an_override_that_the_config_needs_is_remembered(folder, capsys):
 def test_a_full_disk_spoils_no_overrides(folder, capsys):
     run = ["train", "toy.yaml", "--device", "cpu"]
     assert main([*run, "train.epochs=1"]) == 0
-    (folder / "runs/toy/overrides.json.writing").symlink_to("/dev/full")
+    (folder / "runs/toy/.writing-overrides.json").symlink_to("/dev/full")
     assert main([*run, "--resume", "train.epochs=2"]) == 1
     assert capsys.readouterr().err.endswith("error: runs/toy/overrides.json: No space left on device\n")
     assert json.loads((folder / "runs/toy/overrides.json").read_text()) == ["train.epochs=1"]

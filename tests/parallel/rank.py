@@ -16,7 +16,7 @@ from convnet.parallel import launch as launcher
 from convnet.parallel.join import join, same
 from convnet.parallel.launch import launch
 from convnet.parallel.world import from_environment
-from convnet.train.signals import stop_request
+from convnet.signals import stop_request
 
 STEPS = 100
 
@@ -102,7 +102,7 @@ def main(ranks, what, who="all"):
             same(control, "config", str(control.rank % 2))
         if what == "results":
             say(json.dumps([control.rank, results(control)]))
-        with control.watched(3.0 if what in ("hang", "device", "SIGSTOP") else 10.0):
+        with control.watched(5.0 if what in ("hang", "device", "SIGSTOP") else 10.0):
             status = steps(what, who, control, request)
     if what == "end" and who == str(world.rank):
         time.sleep(1000)

@@ -202,6 +202,19 @@ def test_a_rank_that_never_comes():
     assert seconds > 2
 
 
+def test_ranks_that_have_come_wait_for_one_that_is_late():
+    """Longer than the silence after which they would take rank 0 for stopped."""
+    with wire.listen(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        found = pool.submit(_welcome, listener, b"key", World(0, 3), 3.5)
+        line = wire.connect(listener.getsockname(), b"key", 5.0)
+        line.send({"kind": "hello", "rank": 1, "size": 3})
+        told = [line.receive()[0] for _ in range(3)]
+        with pytest.raises(UserError, match=r"rank 2 of 3 did not come in 3\.5 s"):
+            found.result(10)
+    assert [head["kind"] for head in told] == ["beat", "beat", "beat"] and line.receive()[0]["kind"] == "end"
+    line.close()
+
+
 def test_patience_is_a_number():
     status, _, err, _ = end(start(2, "run", CONVNET_JOIN_SECONDS="soon"))
     assert status == 1 and err.endswith("error: CONVNET_JOIN_SECONDS: expected seconds, such as 60, found 'soon'\n")
@@ -246,7 +259,27 @@ def test_a_rank_that_finds_no_rank_0():
     assert status == 1 and err.startswith(f"rank 1: error: rank 0 does not answer at 127.0.0.1, port {port} for 1 s")
 
 
-@pytest.mark.parametrize("word", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_rank_0_that_is_stopped_is_told_from_something_else(monkeypatch):
+    monkeypatch.setattr(wire, "STUCK", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        told = f"rank 0 does not answer at 127.0.0.1, port {other.getsockname()[1]} for 1 s: .* rank 0 is stopped, or"
+        with pytest.raises(UserError, match=told):
+            wire.connect(other.getsockname(), b"key", 1.0)
+
+
+def test_a_rank_0_that_is_busy_for_a_while_is_waited_for(monkeypatch):
+    monkeypatch.setattr(wire, "STUCK", 1.0)
+    with wire.listen(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        found = pool.submit(wire.connect, listener.getsockname(), b"key", 30.0)
+        time.sleep(1.5)
+        lines = []
+        while not lines:
+            lines += filter(None, [wire.accept(listener, b"key")])
+        for line in (found.result(10), *lines):
+            line.close()
+
+
+@pytest.mark.parametrize("word", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\5hello"])
 def test_something_else_answers(monkeypatch, word):
     monkeypatch.setattr(wire, "STUCK", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -33,6 +33,7 @@ BATCH = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "2", "SLURM_
         ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1", "SLURM_NNODES": "1"}, "slurm", (1, 2, 1, 2)),
         ({**STEP, "SLURM_JOB_NAME": "bash"}, "", (0, 1, 0, 1)),
         ({**STEP, "SLURM_JOB_NAME": "interactive"}, "", (0, 1, 0, 1)),
+        ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_JOB_NAME": "interactive"}, "", (0, 1, 0, 1)),
         ({"SLURM_NTASKS": "4", "SLURM_JOB_ID": "7"}, "", (0, 1, 0, 1)),  # salloc's shell
         ({"SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}, "", (0, 1, 0, 1)),  # a batch script
         (HYDRA, "mpich", (1, 2, 1, 2)),
@@ -63,6 +64,7 @@ def test_worlds(environ, launcher, numbers):
         ({"PMI_SIZE": "2"}, "PMI_SIZE is set (2), but not PMI_RANK"),
         ({"OMPI_COMM_WORLD_RANK": "2"}, "OMPI_COMM_WORLD_RANK is set (2), but not OMPI_COMM_WORLD_SIZE"),
         ({"SLURM_PROCID": "2"}, "SLURM_PROCID is set (2), but not SLURM_NTASKS"),
+        ({"SLURM_STEP_NUM_TASKS": "2"}, "SLURM_STEP_NUM_TASKS is set (2), but not SLURM_PROCID"),
         ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK and WORLD_SIZE say rank 2 of 2; expected a rank below"),
         ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK: expected a number, 0 or more, found 'one'"),
         ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK: expected a number, 0 or more, found '-1'"),

@@ -3,8 +3,21 @@
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def received(receive: Callable[[int], None]) -> Iterator[None]:
+    """Within, these signals are handed to a function; one that is ignored, as under nohup, stays so."""
+    numbers = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before: dict[int, Any] = {number: signal.signal(number, lambda number, _: receive(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class StopRequest:
@@ -13,31 +26,18 @@ class StopRequest:
     def __init__(self) -> None:
         self.code = 0
 
-    def __call__(self) -> bool:
-        return self.code != 0
-
 
 @contextmanager
 def stop_request(say: Callable[[str], None]) -> Iterator[StopRequest]:
-    """Within, the first of the signals only sets the request; a SIGINT after it interrupts at once.
-
-    A SIGHUP that is ignored, as under nohup, stays so.
-    """
+    """Within, the first of the signals only sets the request; a SIGINT after it interrupts at once."""
     request = StopRequest()
 
-    def receive(number: int, frame: FrameType | None) -> None:
+    def receive(number: int) -> None:
         if request.code and number == signal.SIGINT:
             raise KeyboardInterrupt
         if not request.code:
             request.code = 128 + number
             say(f"{signal.Signals(number).name}: finishing the step, then saving; Ctrl-C aborts at once")
 
-    numbers = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    before: dict[int, Any] = {number: signal.signal(number, receive) for number in numbers}
-    try:
+    with received(receive):
         yield request
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
