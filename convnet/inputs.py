@@ -9,13 +9,12 @@ from convnet.checkpoint import Checkpoint
 from convnet.config import Config, ConfigError
 from convnet.data import DataError
 from convnet.data.augment import Augment
+from convnet.data.fill import PLAIN, Form
 from convnet.data.options import Split
 from convnet.data.policy import Policy
 from convnet.data.statistics import Statistics
 from convnet.graph.feed import Feed
 from convnet.graph.net import Network
-
-Size = tuple[int, int] | None
 
 
 def normalisation(
@@ -95,11 +94,12 @@ def policy(split: Split) -> Policy | None:
 
 
 def feeds(
-    config: Config, network: Network, images: tuple[Size, Size] = (None, None), *, learns: bool = True
+    config: Config, network: Network, forms: tuple[Form, Form] = (PLAIN, PLAIN), *, learns: bool = True
 ) -> tuple[Feed, Feed]:
-    """What batches of training and of evaluation bring. images: sizes that are cut on the device; None: already cut."""
+    """What batches of training and of evaluation bring. forms: of their samples."""
     split, shape = config.data.train, network.data[0].shape
     augment = _without_noise(split, (shape.channels, shape.height, shape.width))
     noisy = split.color_noise is not None and split.color_noise.strength > 0
     names = replace(augment, noise=float(noisy)).names if learns else ()
-    return Feed(images[0], names), Feed(images[1])
+    first, second = forms
+    return Feed(first.uncut, names, first.cell), Feed(second.uncut)

@@ -13,28 +13,28 @@ import numpy as np
 from convnet import inputs, session
 from convnet.config import Config
 from convnet.console import Console
-from convnet.show import matplotlib
+from convnet.show import new_figure, save
 
 COLUMNS = 8
 
 
 def plot_samples(config: Config, target: Path, backend: Any, console: Console, *, count: int, epoch: int = 0) -> None:
-    """Write a PNG of the first `count` samples of an epoch: read, augmented and normalised as in training."""
-    figure_class = matplotlib()
+    """Draw the first `count` samples of an epoch: read, augmented and normalised as in training."""
+    figure = new_figure(target)
     config = replace(config, train=replace(config.train, batch_size=count, accumulate=1))
     network = session.make_network(config)
     source = session.make_source(config, "train", least=1)
-    images = session.sizes_uncut(config, network, source)
-    engine = session.make_engine(config, network, backend, images=images)
-    options: dict[str, Any] = {"train": True, "uncut": images[0] is not None}
+    forms = session.make_forms(config, network, backend, source)
+    engine = session.make_engine(config, network, backend, forms=forms)
+    options: dict[str, Any] = {"train": True, "form": forms[0]}
     with session.make_pipeline(config, network, config.data.train, source, backend, **options) as pipeline:
         batch = next(pipeline.batches(epoch))
         y = data_layer(engine, batch)
         titles = [labelled(source.classes, batch, i) for i in range(len(batch))]
     mean, std = inputs.normalisation(config, network)
-    figure = figure_class(figsize=(1.6 * COLUMNS, 1.9 * -(-len(titles) // COLUMNS)), layout="constrained")
+    figure.set_size_inches(1.6 * COLUMNS, 1.9 * -(-len(titles) // COLUMNS))
     _draw(figure, restored(y, mean, std), titles)
-    figure.savefig(target, dpi=100)
+    save(figure, target)
     for error in pipeline.broken.values():
         console.warn(str(error))
 
@@ -42,9 +42,7 @@ def plot_samples(config: Config, target: Path, backend: Any, console: Console, *
 def data_layer(engine: Any, batch: Any) -> np.ndarray:
     """What the data layer makes of a batch in training: [C, H, W, n]."""
     engine.feed(**batch.inputs, step=0, offset=0)
-    executor = engine.executor("loss", len(batch))
-    step = next(step for step in executor.run_stepwise() if step.layer == engine.network.data[0].name)
-    return engine.backend.download(executor.array(step.arguments["y"]))
+    return engine.backend.download(session.make_input(engine, len(batch)))
 
 
 def restored(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
@@ -70,4 +68,4 @@ def _draw(figure: Any, images: np.ndarray, titles: Sequence[str]) -> None:
         axes.axis("off")
     for axes, image, title in zip(grid.flat, images, titles, strict=False):
         axes.imshow(image)
-        axes.set_title(title, fontsize=8)
+        axes.set_title(title, fontsize=8, parse_math=False)

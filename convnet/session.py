@@ -11,7 +11,7 @@ from convnet.config import Config, ConfigError, load_config
 from convnet.cpus import available_cpus
 from convnet.data import DataError, Pipeline, Source, Transform
 from convnet.data.decoders import chosen
-from convnet.data.fill import size_uncut
+from convnet.data.fill import PLAIN, Form, choose_form
 from convnet.data.options import Split
 from convnet.device import Planner
 from convnet.graph.engine import Engine
@@ -77,14 +77,14 @@ def engine_maker(
     *,
     learns: bool = True,
     found: Checkpoint | None = None,
-    images: tuple[inputs.Size, inputs.Size] = (None, None),
+    forms: tuple[Form, Form] = (PLAIN, PLAIN),
     planned: bool = False,
     **options: Any,
 ) -> choose.MakeEngine:
     """A function that makes an engine, with a backend, a communicator and a division.
 
-    found: a checkpoint that will be loaded. images: height and width of those of training and evaluation, where they
-    are cut on the device. planned: the images, if any, will have no content, so that any mean of them will do.
+    found: a checkpoint that will be loaded. forms: of the samples of training and evaluation. planned: the images, if
+    any, will have no content, so that any mean of them will do.
     """
     shared, (mean, std) = config.parallel, inputs.normalisation(config, network, found, planned=planned)
 
@@ -99,7 +99,7 @@ def engine_maker(
             mean=mean,
             std=std,
             kept=inputs.of_statistics(config),
-            feeds=inputs.feeds(config, network, images, learns=learns),
+            feeds=inputs.feeds(config, network, forms, learns=learns),
             seed=config.seed,
             communicator=communicator,
             exchange=Exchange(shared.update, shared.wire, shared.bucket),
@@ -108,6 +108,16 @@ def engine_maker(
         )
 
     return make
+
+
+def make_input(engine: Engine, count: int) -> Any:
+    """Run training up to the network's input, of so many samples that it was fed: [C, H, W, n] on the device."""
+    executor, name = engine.executor("loss", count), engine.network.data[0].name
+    return next(
+        executor.array(step.arguments["y"])
+        for step in executor.run_stepwise()
+        if step.layer == name and "y" in step.arguments
+    )
 
 
 def initialize(config: Config, engine: Engine) -> None:
@@ -153,13 +163,15 @@ def _named_in(split: Split, told: str) -> tuple[str, str]:
     return "type", ""
 
 
-def sizes_uncut(
-    config: Config, network: Network, train: Source, val: Source | None = None
-) -> tuple[inputs.Size, inputs.Size]:
-    """Height and width of the images of training and validation that are cut on the device; None: on the host."""
-    of_train = replace(make_transform(config, config.data.train, network), policy=inputs.policy(config.data.train))
-    of_val = size_uncut(val, make_transform(config, config.data.val, network)) if val is not None else None
-    return size_uncut(train, of_train), of_val
+def make_forms(
+    config: Config, network: Network, backend: Any, train: Source | None = None, val: Source | None = None
+) -> tuple[Form, Form]:
+    """What samples of training and validation come as: with the work left that a GPU, if there is one, does faster."""
+    transform = replace(make_transform(config, config.data.train, network), policy=inputs.policy(config.data.train))
+    of_train = choose_form(train, transform, cells=getattr(backend, "arch", None) is not None)
+    if val is None:
+        return of_train, PLAIN
+    return of_train, choose_form(val, make_transform(config, config.data.val, network), cells=False)
 
 
 def make_pipeline(
@@ -175,6 +187,8 @@ def make_pipeline(
     those of the config."""
     control = control or Control()
     options = {"on_error": split.on_error, "cache": config.data.cache, **options}
+    if control.size > 1 and options["on_error"] == "error":
+        options["on_error"] = "defer"  # the others wait for this rank in the middle of a step
     micro = config.train.batch_size // config.train.accumulate
     size = config.train.batch_size if options.get("train") else micro
     transform = make_transform(config, split, network)

@@ -22,7 +22,7 @@ def summarize(config: Config, backend: Any, *, explained: bool = False, world: i
     those of the first.
     """
     network, ranks = session.make_network(config), Silent(0, world) if world > 1 else Solo()
-    engine = session.make_engine(config, network, backend, ranks)
+    engine = session.make_engine(config, network, backend, ranks, forms=session.make_forms(config, network, backend))
     parts = [layer_table(network), "", memory_table(engine)]
     parts += ["", choice_table(config, network, backend, model.links(backend.arch, ranks))] if world > 1 else []
     return "\n".join([*parts, "", explain(engine)] if explained else parts)

@@ -8,7 +8,7 @@ from kernels import image
 from layers.base import LABELS, Emit, Layer, Shape, axes
 from layers.options import Size, layer, option
 
-WINDOW = ("pixels", "corner", "mirror")  # of every batch, with the labels
+WINDOW = ("corner", "mirror")  # of every batch, with the pixels or cells and the labels
 COLOUR, CONTRAST, ERASED = ("colour",), ("pull",), ("erased",)  # what augmentation may add in training...
 MIXED = ("partner", "patch", "blend")
 TARGETS = ("second", "share")  # ...and to the labels, where images are mixed
@@ -19,10 +19,11 @@ def together(names: Iterable[str]) -> int:
     return 2 if set(MIXED) & set(names) else 1
 
 
-def per_sample(channels: int, height: int, width: int) -> dict[str, tuple[tuple[int, ...], str]]:
+def per_sample(channels: int, height: int, width: int, cell: int = 0) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and type of what a batch may bring of each sample, an image being `height` x `width`; "": a real number."""
     return {
         "pixels": ((height, width, channels), "uint8"),
+        "cells": ((cell,), "uint8"),
         "corner": ((2,), "int32"),
         "mirror": ((), "uint8"),
         LABELS: ((), "int32"),
@@ -44,7 +45,8 @@ class Data(Layer):
 
     pixels uint8 [N, H', W', C], corner int32 [N, 2] = (top, left) and mirror uint8 [N] come with each batch; what lies
     outside an image is 0. mean, on the scale 0 to 255, is one number a channel or an image [C, H, W]; std [C]; both are
-    constants of the run. Augmentation (data.train) changes colours, erases and mixes here, too. y: [C, H, W, N].
+    constants of the run. Augmentation (data.train) changes colours, erases and mixes here, too; a random resized crop
+    comes in a cell and is resized here. y: [C, H, W, N].
     """
 
     arity: ClassVar[tuple[int, int | None]] = (0, 0)
@@ -57,6 +59,7 @@ class Data(Layer):
 
     def forward(self, emit: Emit, xs: Sequence[Any], y: Any) -> None:
         feeds = {name: emit.input(name) for name in (*WINDOW, "mean", "std")}
+        feeds["pixels"] = self._resampled(emit, y) or emit.input("pixels")
         extras = {name: emit.optional(name) for name in (*COLOUR, *CONTRAST, *ERASED, *MIXED)}
         _, source_h, source_w, _ = feeds["pixels"].shape
         sizes: dict[str, Any] = {**axes(y), "source_h": source_h, "source_w": source_w}
@@ -66,6 +69,15 @@ class Data(Layer):
         else:
             g = image.Augment(**sizes, contrast=extras["pull"] is not None)
             emit(image.AUGMENT, g, **feeds, **extras, y=y)
+
+    def _resampled(self, emit: Emit, y: Any) -> Any:
+        """Images of the network's size, where a batch brings cells."""
+        cells = emit.optional("cells")
+        if cells is None:
+            return None
+        pixels = emit.keep("pixels", (y.shape[3], *self.size, self.channels), "uint8")
+        emit(image.RESAMPLE, image.Resample(**axes(y), cell=cells.shape[1]), cells=cells, pixels=pixels)
+        return pixels
 
     def backward(self, emit: Emit, xs: Sequence[Any], y: Any, dy: Any, dxs: Sequence[Any]) -> None:
         """Nothing: images have no gradient."""

@@ -7,6 +7,7 @@
 PHOTOS is a folder of JPEGs such as ImageNet has.  Two workloads, both to 224 x 224 with mirroring: "originals", random
 resized crops of the files as they are; and "prepared", random crops of copies with a shorter side of 256, quality 95.
 Every case runs in a process of its own, bound to as many CPUs as it has workers.  Files come from the page cache.
+"gpu": as where there is a GPU, which does the resizing of random resized crops; here nobody does it.
 torchvision is measured with the most workers alone, as it gives bytes ("torchvision") and as recipes have it, in
 normalised floats; Pillow in loops, one process a CPU, that collect nothing.  A figure is the median over windows of
 half a second.  Results are printed as they come, and written when all are there, when the time is up (--limit), or when
@@ -39,6 +40,7 @@ import numpy as np
 from PIL import Image
 
 from convnet.data import FileSource, Pipeline, Transform
+from convnet.data.fill import choose_form
 from convnet.data.transform import resized, resized_crop
 
 SIZE, SHORT, BATCH = 224, 256, 64
@@ -46,7 +48,12 @@ WINDOW, WARM_UP = 0.5, 1.0  # seconds
 SAMPLES = 250  # for each worker, at least: what is first decoded as a whole, and the length of an epoch
 LONGEST = 60  # seconds that a case may take beside those that are measured
 CROPS = {"originals": "resized", "prepared": "random"}
-OURS = ("simplejpeg threads", "simplejpeg processes", "pillow threads", "pillow processes")
+OURS = tuple(
+    f"{decoder} {workers}{where}"
+    for decoder in ("simplejpeg", "pillow")
+    for where in ("", " gpu")
+    for workers in ("threads", "processes")
+)
 THEIRS = ("torchvision", "torchvision floats")
 
 
@@ -71,10 +78,13 @@ def windows(counts: Iterable[int], seconds: float) -> list[float]:
 
 def convnet(files: list[str], workload: str, kind: str, workers: int) -> Iterator[int]:
     """Sizes of batches of the pipeline."""
-    decoder, how = kind.split()
+    decoder, how, *where = kind.split()
     transform = Transform(3, SIZE, SIZE, crop=CROPS[workload], mirror=True, decoder=decoder)
     source = FileSource(files * -(-SAMPLES * workers // len(files)))
-    with Pipeline(source, transform, BATCH, train=True, threads=workers, workers=how, cache="off") as pipeline:
+    form = choose_form(source, transform, cells=bool(where))
+    with Pipeline(
+        source, transform, BATCH, train=True, threads=workers, workers=how, cache="off", form=form
+    ) as pipeline:
         sum(len(batch) for batch in pipeline.batches(0))  # which checks all of every file
         for epoch in itertools.count(1):
             for batch in pipeline.batches(epoch):
@@ -244,7 +254,7 @@ def rates(args: argparse.Namespace, folders: dict[str, str]) -> Iterator[dict[st
     """A row for each workload, kind and number of workers: images/s, for each worker, and against plain Pillow."""
     for workers, workload in itertools.product(args.workers, CROPS):
         base = 0.0
-        for kind in kinds(workers, args):
+        for kind in kinds(workload, workers, args):
             row = {"workload": workload, "kind": kind, "workers": workers}
             try:
                 rate = in_process(folders[workload], workload, kind, workers, args.seconds)
@@ -256,11 +266,13 @@ def rates(args: argparse.Namespace, folders: dict[str, str]) -> Iterator[dict[st
             yield row | {"of_plain_pillow": round(rate / base, 2)}
 
 
-def kinds(workers: int, args: argparse.Namespace) -> Iterator[str]:
+def kinds(workload: str, workers: int, args: argparse.Namespace) -> Iterator[str]:
     """What is measured with so many workers."""
     yield "plain Pillow"
     for kind in OURS:
-        if (found("simplejpeg") or "simplejpeg" not in kind) and (workers > 1 or "threads" in kind):
+        if not (found("simplejpeg") or "simplejpeg" not in kind) or (workers == 1 and "threads" not in kind):
+            continue
+        if "gpu" not in kind or CROPS[workload] == "resized":
             yield kind
     if args.against_torchvision and found("torchvision") and workers == max(args.workers):
         yield from THEIRS

@@ -2,7 +2,7 @@
 
 One line a shape, batch and kind of work: microseconds (median by device events, over buffers that together exceed the
 L2 cache), images a second, and GB/s of the bytes that a crop has and becomes. Contrast reads each image twice, mixing
-reads two images for each.
+reads two images for each. Resampling is of random resized crops of photos of 500 x 375 pixels, in cells.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import numpy as np
 
 from convnet.data.augment import Augment, Erasing
 from convnet.data.jitter import Jitter
+from convnet.data.transform import resized_crop
 from kernels import image
 from kernels.backend import Cuda
 from kernels.bench import CACHE, median_us
@@ -55,6 +56,21 @@ def operands(backend: Cuda, kind: str, source: int, side: int, batch: int) -> tu
     return op, g, {name: _upload(backend, arrays[name]) if name in arrays else None for name in op.arguments} | {"y": y}
 
 
+def resampled(backend: Cuda, side: int, batch: int) -> tuple[Any, Any, dict[str, Any]]:
+    """The same of image.resample."""
+    height, width, cell = 375, 500, image.HEAD + 3 * 3 * side * side
+    rng, cells = np.random.default_rng(0), np.zeros((batch, cell), np.uint8)
+    for one in cells:
+        tall, wide, room = 375, 500, cell - image.HEAD
+        while 3 * tall * wide > room:
+            _, _, tall, wide = resized_crop(height, width, rng.integers(0, 2**32, (10, 4), np.uint32))
+        one[:8].view(np.int32)[:] = tall, wide
+        one[image.HEAD :] = rng.integers(0, 256, room, np.uint8)
+    pixels = backend.zeros(3 * side * side * batch, np.uint8).reshape(batch, side, side, 3)
+    g = image.Resample(3, side, side, batch, cell)
+    return image.RESAMPLE, g, {"cells": _upload(backend, cells), "pixels": pixels}
+
+
 def _upload(backend: Cuda, array: np.ndarray) -> Any:
     target = backend.zeros(array.size, array.dtype).reshape(array.shape)
     backend.upload(target, array)
@@ -67,7 +83,10 @@ def measure(backend: Cuda, kind: str, shape: str, batch: int) -> dict[str, Any]:
     moved = batch * side * side * 3 * (1 + 4)
     starts = []
     for _ in range(min(8, 1 + CACHE // moved)):
-        op, g, arguments = operands(backend, kind, source, side, batch)
+        if kind == "resampled":
+            op, g, arguments = resampled(backend, side, batch)
+        else:
+            op, g, arguments = operands(backend, kind, source, side, batch)
         chosen = backend.choose(op, g)
         starts.append(backend.bind(op, g, arguments, backend.zeros(max(1, chosen[1].workspace)), chosen))
     us = median_us(backend, starts)
@@ -83,7 +102,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
     backend, found = Cuda(), []
-    for shape, batch, kind in product(SHAPES, args.batch, KINDS):
+    for shape, batch, kind in [*product(SHAPES, args.batch, KINDS), *product(["imagenet"], args.batch, ["resampled"])]:
         found.append(measure(backend, kind, shape, batch))
         print(json.dumps(found[-1]), flush=True)
     if args.output:

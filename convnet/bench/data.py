@@ -29,14 +29,14 @@ def bench_data(config: Config, backend: Any, *, seconds: float = 3.0) -> Iterato
     """
     network = session.make_network(config)
     source = session.make_source(config, "train", least=1)
-    images = session.sizes_uncut(config, network, source)
-    options: dict[str, Any] = {"train": True, "cache": "off", "uncut": images[0] is not None}
+    forms = session.make_forms(config, network, backend, source)
+    options: dict[str, Any] = {"train": True, "cache": "off", "form": forms[0]}
     options["drop_last"] = len(source) >= config.train.batch_size  # which has programs of its own: they take time
     with session.make_pipeline(config, network, config.data.train, source, backend, **options) as pipeline:
         if isinstance(source, EncodedSource):
             yield from _decoding(pipeline, seconds)
         yield "batches", _rate((len(batch) for batch in _endless(pipeline)), seconds)
-        yield from _device(session.make_engine(config, network, backend, images=images), pipeline, seconds)
+        yield from _device(session.make_engine(config, network, backend, forms=forms), pipeline, seconds)
 
 
 def _decoding(pipeline: Pipeline, seconds: float) -> Iterator[Rate]:
@@ -63,7 +63,7 @@ def _decoding(pipeline: Pipeline, seconds: float) -> Iterator[Rate]:
         transform.load(encoded, where)
 
     def cut(k: int) -> None:
-        out = np.empty((transform.height, transform.width, transform.channels), np.uint8)
+        out = np.empty(pipeline.shape, np.uint8)
         transform.cut(images[k % len(images)], draws[k % len(images)], out)
 
     stages: dict[str, Callable[[int], None]] = {"read": read, f"decode ({transform.decoder})": decode, "crop": cut}
@@ -111,20 +111,14 @@ def _device(engine: Engine, pipeline: Pipeline, seconds: float) -> Iterator[Rate
             for begin in range(0, len(batch), engine.micro):
                 part = {name: array[begin : begin + engine.micro] for name, array in batch.inputs.items()}
                 engine.feed(step=0, offset=begin, **part)
-                _prepare(engine, len(part["labels"]))
+                session.make_input(engine, len(part["labels"]))
             batch.fence = engine.backend.fence()
             yield len(batch)
 
     yield "upload", _rate(repeated(lambda: engine.feed(step=0, offset=0, **pinned)), seconds)
-    yield "input kernel", _rate(repeated(lambda: _prepare(engine, count)), seconds)
+    yield "input kernel", _rate(repeated(lambda: session.make_input(engine, count)), seconds)
     yield "together", _rate(together(), seconds)
     engine.backend.synchronize()
-
-
-def _prepare(engine: Engine, count: int) -> None:
-    """The steps of training up to the network's input."""
-    name = engine.network.data[0].name
-    next(step for step in engine.executor("loss", count).run_stepwise() if step.layer == name)
 
 
 def _endless(pipeline: Pipeline) -> Iterator[Batch]:

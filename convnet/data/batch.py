@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convnet.parallel import shares
-from layers.data import per_sample
 
 Allocate = Callable[[tuple[int, ...], Any], NDArray[Any]]  # shape, dtype -> array; pinned memory, for example
 VIEWS = {1: (1, 1), 9: (9, 1), 10: (5, 2)}  # windows of an image, and in how many ways each is mirrored
@@ -18,7 +17,8 @@ VIEWS = {1: (1, 1), 9: (9, 1), 10: (5, 2)}  # windows of an image, and in how ma
 class Batch:
     """Samples, as the pipeline delivers them. The arrays are rewritten later: see `Pipeline.batches`.
 
-    pixels: uint8 [n, H, W, C], of which the network sees the part that begins at `corner`, int32 [n, 2]: row, column.
+    pixels: uint8 [n, H, W, C], of which the network sees the part that begins at `corner`, int32 [n, 2]: row, column;
+    or cells, uint8 [n, bytes], of parts that image.resample resizes.
     mirror: uint8 [n], 1 where left and right are to be exchanged.
     labels: int32 [n], -1 for a sample without a label, and for one that could not be decoded (its pixels are 0).
     indices: int64 [n], the samples' places in the source.
@@ -48,15 +48,15 @@ class Batch:
     @property
     def inputs(self) -> dict[str, Any]:
         """What the engine is fed, by name."""
-        given = {"pixels": self.pixels, "corner": self.corner, "mirror": self.mirror, "labels": self.labels}
-        return {**given, **self.extras}
+        given = {"corner": self.corner, "mirror": self.mirror, "labels": self.labels}
+        return {"cells" if self.pixels.ndim == 2 else "pixels": self.pixels, **given, **self.extras}
 
 
 @dataclass
 class Slot:
     """The buffers of one batch, used in turn."""
 
-    pixels: NDArray[np.uint8]  # [windows, samples, H, W, C]
+    pixels: NDArray[np.uint8]  # [windows, samples, H, W, C], or [1, samples, bytes] of cells
     corner: NDArray[np.int32]  # [windows, samples, 2]
     mirror: NDArray[np.uint8]  # [1 or 2, samples]
     labels: NDArray[np.int32]
@@ -66,19 +66,26 @@ class Slot:
 
     @classmethod
     def new(
-        cls, samples: int, views: int, shape: tuple[int, int, int], allocate: Allocate, extras: tuple[str, ...] = ()
+        cls,
+        samples: int,
+        views: int,
+        shape: tuple[int, ...],
+        allocate: Allocate,
+        share: Allocate,
+        extras: dict[str, tuple[tuple[int, ...], str]],
     ) -> "Slot":
-        """For `samples` images of `shape` (H, W, C) in 1, 9 or 10 views, and what augmentation adds to them."""
+        """For `samples` images of `shape`, (H, W, C) or bytes of a cell, in 1, 9 or 10 views.
+
+        share: allocates the pixels. extras: shape and type of what augmentation adds, by name.
+        """
         windows, mirrors = VIEWS[views]
-        height, width, channels = shape
-        kinds = {name: per_sample(channels, height, width)[name] for name in extras}
         slot = cls(
-            allocate((windows, samples, *shape), np.uint8),
+            share((windows, samples, *shape), np.uint8),
             allocate((windows, samples, 2), np.int32),
             allocate((mirrors, samples), np.uint8),
             allocate((samples,), np.int32),
             allocate((samples,), np.int64),
-            {name: allocate((samples, *of_one), kind or np.float32) for name, (of_one, kind) in kinds.items()},
+            {name: allocate((samples, *of_one), kind or np.float32) for name, (of_one, kind) in extras.items()},
         )
         slot.mirror[:] = np.arange(mirrors, dtype=np.uint8)[:, None]
         return slot

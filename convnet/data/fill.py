@@ -1,6 +1,7 @@
 """Samples of a batch into their places: what a decoding thread or process does."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,23 +11,42 @@ from convnet.data.errors import DataError, DecodeError
 from convnet.data.pixels import Pixels
 from convnet.data.sources import EncodedSource, PixelSource, Source
 from convnet.data.transform import Transform
+from kernels.image import HEAD
+from kernels.op import ceil_div
 
 MOST_UNCUT = 2  # times the pixels of the network's input, that a whole image may have
+ROOM = 3  # times the same, that a cell has room for: seven of eight resized crops of ImageNet's photographs
 SMALL = 64 << 10  # bytes of an image; copies of such are gathered in one call, which holds Python's lock once
+LEAVES_OUT = "on_error: skip leaves such images out"
 CHUNK = 64  # images that are padded at a time: together they stay in the processor's cache
 
 Broken = dict[int, DecodeError]
+
+
+@dataclass(frozen=True)
+class Form:
+    """What samples come as, if not as pixels of the network's input.
+
+    uncut: height and width of whole images of a PixelSource, which the device cuts.
+    cell: bytes of a cell, in which there is the part of an image that the device resizes (`image.resample`).
+    """
+
+    uncut: tuple[int, int] | None = None
+    cell: int = 0
+
+
+PLAIN = Form()
 
 
 class Filler:
     """Fills places of a batch with samples of a source.
 
     skip: a sample that cannot be decoded gets pixels 0 and is reported, rather than raised.
-    uncut: samples are whole images of a PixelSource, which the device cuts.
     """
 
-    def __init__(self, source: Source, transform: Transform, cache: Cache, *, skip: bool = False, uncut: bool = False):
-        self.source, self.transform, self.cache, self.skip, self.uncut = source, transform, cache, skip, uncut
+    def __init__(self, source: Source, transform: Transform, cache: Cache, *, skip: bool = False, form: Form = PLAIN):
+        self.source, self.cache, self.skip, self.form = source, cache, skip, form
+        self.transform = replace(transform, cells=form.cell > 0)
         self._broken: Broken = {}  # by index in the source: not read again
         self.whole = np.zeros(len(source), np.uint8)  # 1 for each image that has been decoded without a fault
         if isinstance(source, PixelSource) and source.images.shape[3] != transform.channels:
@@ -40,12 +60,12 @@ class Filler:
         out: NDArray[np.uint8],
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Broken:
-        """Samples `indices` [n], with their random words [n, ...], to out [windows, n, H, W, C].
+        """Samples `indices` [n], with their random words [n, ...], to out [windows, n, H, W, C], or [1, n, cell].
 
         The errors of those that were skipped, by place; raises DecodeError and DataError, which name the sample.
         """
         images = self.images
-        if self.uncut:
+        if self.form.uncut:
             np.take(np.asarray(images), indices, axis=0, out=out[0], mode="clip")  # "raise" would make a copy of all
             return {}
         if images is not None and len(out) == 1 and self.transform.crop != "resized":
@@ -63,7 +83,7 @@ class Filler:
             except DecodeError as error:
                 where = error.path or self.source.where(index)
                 if not self.skip:
-                    raise DecodeError(where, f"{error.reason}; on_error: skip leaves such images out") from error
+                    raise DecodeError(where, f"{error.reason}; {LEAVES_OUT}") from error
                 out[:, place], broken[place] = 0, DecodeError(where, error.reason)
                 self._broken[index] = broken[place]
             except Exception as error:
@@ -71,12 +91,11 @@ class Filler:
         return broken
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Of a sample: height, width, channels."""
-        if self.uncut:
-            assert isinstance(self.source, PixelSource)
-            return self.source.images.shape[1:]
-        return self.transform.height, self.transform.width, self.transform.channels
+    def shape(self) -> tuple[int, ...]:
+        """Of a sample: height, width, channels; or the bytes of a cell."""
+        if self.form.cell:
+            return (self.form.cell,)
+        return (*(self.form.uncut or (self.transform.height, self.transform.width)), self.transform.channels)
 
     @property
     def images(self) -> NDArray[np.uint8] | None:
@@ -88,8 +107,8 @@ class Filler:
 
     def _place(self, index: int, draws: NDArray[np.uint32], out: NDArray[np.uint8]) -> None:
         """One sample; errors have no path, which takes longer to tell than to read some images."""
-        if self.whole[index] and self.transform.partial and not self.cache.limit:
-            assert isinstance(self.source, EncodedSource)
+        known = self.whole[index] and not self.cache.limit
+        if known and self.transform.partial and isinstance(self.source, EncodedSource):
             self.transform.sample(self.source.read(index), "", draws, out[0])
             return
         image = self._image(index)
@@ -112,16 +131,22 @@ class Filler:
         return image
 
 
-def size_uncut(source: Source, transform: Transform) -> tuple[int, int] | None:
-    """Height and width of the images, where they go to the device as they are stored, to be cut there.
+def choose_form(source: Source | None, transform: Transform, *, cells: bool) -> Form:
+    """What saves the most work here: samples uncut, or, if there may be any, in cells; neither with a policy.
 
     Whole images are one copy each, without a line of Python for any; not if that would make the batch much larger.
+    Resizing takes about a third of the time of a random resized crop.
     """
-    if not isinstance(source, PixelSource) or transform.crop == "resized" or transform.policy:
-        return None
+    pixels = transform.height * transform.width
+    if transform.policy:
+        return PLAIN
+    if transform.crop == "resized":
+        return Form(cell=HEAD + ceil_div(ROOM * pixels * transform.channels, HEAD) * HEAD) if cells else PLAIN
+    if not isinstance(source, PixelSource):
+        return PLAIN
     _, height, width, _ = source.images.shape
-    small = height * width <= MOST_UNCUT * transform.height * transform.width
-    return (height, width) if small and transform.keeps(width, height) else None
+    small = height * width <= MOST_UNCUT * pixels
+    return Form(uncut=(height, width)) if small and transform.keeps(width, height) else PLAIN
 
 
 def gather(

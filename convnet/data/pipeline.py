@@ -26,14 +26,15 @@ from convnet.data.cache import Cache
 from convnet.data.decode import take_over_pillow_limits
 from convnet.data.draws import permutation
 from convnet.data.errors import DataError, DecodeError
-from convnet.data.fill import Broken, Filler
+from convnet.data.fill import LEAVES_OUT, PLAIN, Broken, Filler, Form
 from convnet.data.sources import UNLABELLED, PixelSource, Source
 from convnet.data.transform import Transform
 from convnet.data.workers import LONGEST, WORKERS, SharedArray, Workers
 from convnet.parallel.shares import longest
+from layers.data import per_sample
 
 log = logging.getLogger(__name__)
-POLICIES = ("error", "skip")
+POLICIES = ("error", "skip", "defer")
 TASKS_PER_THREAD = 2  # of the batches in flight: enough that none waits for another; each costs as much as an image
 LEAST_BYTES = 4 << 20  # of a piece that is only copied: half a millisecond
 STARVED = 0.02  # of the time between two batches: with more spent waiting, one more thread is set to work
@@ -67,13 +68,14 @@ class Pipeline:
     prefetch: batches filled ahead of the consumer's.
     on_error: "error" raises DecodeError at the first image that cannot be decoded.  "skip" keeps its place in the
     order, with pixels 0 and label -1, so that it has no loss and is not counted, and neither the other samples nor
-    a resumed run shift; it is logged once and listed in `broken`.
+    a resumed run shift; it is logged once and listed in `broken`.  "defer" does so without logging, for a consumer that
+    looks at `fault`.
     cache: MiB of decoded images kept in memory; "off": 0; "auto": 1024 for a dataset that fits in them, otherwise 0.
     views: 1; 10: each batch is delivered ten times, the corners and the centre, each plain and mirrored; 9: nine times,
     from a grid of 3 x 3 places.
     augment: what is drawn for each sample beside its crop.
-    uncut: whole images of a PixelSource, all of one size, are delivered, of which the consumer cuts what begins at
-    `corner` (1 view, no resized crop, no policy).
+    form: what samples are delivered as (1 view, no policy): whole images of a PixelSource, all of one size, of which
+    the consumer cuts what begins at `corner`; or cells of resized crops, which it resizes.
     rank, world: deliver this rank's share of each global batch; every rank has the same number of batches.
     allocate: makes the buffers.  pin: makes uploads fast from memory that processes share.
 
@@ -98,7 +100,7 @@ class Pipeline:
         cache: int | str = "auto",
         views: int = 1,
         augment: Augment | None = None,
-        uncut: bool = False,
+        form: Form = PLAIN,
         rank: int = 0,
         world: int = 1,
         allocate: Allocate = np.zeros,
@@ -108,28 +110,29 @@ class Pipeline:
             raise ValueError(f"on_error must be one of {', '.join(POLICIES)}, not '{on_error}'")
         if workers not in WORKERS:
             raise ValueError(f"workers must be one of {', '.join(WORKERS)}, not '{workers}'")
-        if uncut and views > 1:
+        if form != PLAIN and views > 1:
             raise ValueError("several views of an image are cut from it on the host")
         if drop_last and len(source) < batch_size:
             raise DataError(f"{len(source)} samples do not fill one batch of {batch_size}, and a last batch is dropped")
         take_over_pillow_limits()
-        self.source, self.transform, self.batch_size = source, transform, batch_size
+        self.source, self.batch_size = source, batch_size
         self.seed, self.train, self.drop_last, self.on_error = seed, train, drop_last, on_error
         self.rank, self.world, self.prefetch = rank, world, prefetch
         self.threads = threads or cpus or available_cpus()
         self.processes = workers == "processes" and not isinstance(source, PixelSource)
         self.cache = Cache("off" if self.processes else cache, len(source))
-        self._filler = Filler(source, transform, self.cache, skip=on_error == "skip", uncut=uncut)
+        self._filler = Filler(source, transform, self.cache, skip=on_error != "error", form=form)
         self.waited = 0.0
         self.broken: dict[int, DecodeError] = {}
         self.augment = augment or Augment((transform.channels, transform.height, transform.width))
-        shape = self._filler.shape
+        self.transform, self.shape = self._filler.transform, self._filler.shape
         local = longest(batch_size, world, self.augment.unit)
-        names = self.augment.names
+        of_sample = per_sample(*self.augment.shape)
+        extras = {name: of_sample[name] for name in self.augment.names}
         self._shared: list[SharedArray] = []
         self._unpin: list[Callable[[], object]] = []
-        make = functools.partial(self._share, allocate, pin) if self.processes else allocate
-        self._slots = [Slot.new(local, views, shape, make, names) for _ in range(prefetch + 2)]
+        of_pixels = functools.partial(self._share, pin) if self.processes else allocate
+        self._slots = [Slot.new(local, views, self.shape, allocate, of_pixels, extras) for _ in range(prefetch + 2)]
         self._next = 0  # the slot whose turn it is
         self._queue: deque[Work] = deque()
         self._workers = Workers(self._filler, self._shared, self.threads) if self.processes else None
@@ -140,10 +143,8 @@ class Pipeline:
         self._coming: tuple[int, Future[NDArray[np.int64]] | None] = (0, None)
         self._closed = False
 
-    def _share(self, allocate: Allocate, pin: Pin, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """A buffer: pixels in memory that processes can map."""
-        if len(shape) != 5:
-            return allocate(shape, dtype)
+    def _share(self, pin: Pin, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """Pixels in memory that processes can map."""
         shared = SharedArray(shape)
         self._shared.append(shared)
         self._unpin.append(pin(shared.array))
@@ -179,6 +180,12 @@ class Pipeline:
         finally:
             if queue is self._queue:
                 self._cancel()
+
+    @property
+    def fault(self) -> DecodeError | None:
+        """What a deferred error is to be raised as; several ranks must come to an end together first."""
+        first = next(iter(self.broken.values()), None) if self.on_error == "defer" else None
+        return DecodeError(first.path, f"{first.reason}; {LEAVES_OUT}") if first else None
 
     def unreadable(self, what: str) -> DataError:
         """The error of a source of which no image can be decoded."""
@@ -224,30 +231,33 @@ class Pipeline:
         slot.indices[:count], slot.labels[:count] = indices, self.source.labels[indices]
         draws = self.transform.draw(self.seed, epoch, indices)
         work = Work(slot, count, epoch, first, end - first, draws, number)
-        if self._filler.uncut:
-            slot.corner[0, :count] = self.transform.corners(*self._filler.shape[:2], work.draws)
+        if uncut := self._filler.form.uncut:
+            slot.corner[0, :count] = self.transform.corners(*uncut, work.draws)
         if len(slot.mirror) == 1:
             slot.mirror[0, :count] = self.transform.mirrored(work.draws)
         for name, values in self.augment.draw(self.seed, epoch, indices).items():
             slot.extras[name][:count] = values
-        work.tasks = [(piece.start, self._pool.submit(self._fill, work, piece)) for piece in self._pieces(count)]
+        work.tasks = [(piece.start, self._submit(work, piece)) for piece in self._pieces(count)]
         return work
 
     def _pieces(self, count: int) -> Iterator[slice]:
         """What each task fills of a batch of `count` samples."""
         size = max(1, min(LONGEST, count * (self.prefetch + 1) // (self.threads * TASKS_PER_THREAD)))
         if not self.processes and self._filler.images is not None:
-            size = max(size, LEAST_BYTES // prod(self._filler.shape))
+            size = max(size, LEAST_BYTES // prod(self.shape))
         return (slice(first, min(first + size, count)) for first in range(0, count, size))
 
+    def _submit(self, work: Work, piece: slice) -> Future[Broken]:
+        if self._workers:
+            return self._workers.fill(work.array, piece.start, work.slot.indices[piece], work.draws[piece])
+        return self._pool.submit(self._fill, work, piece)
+
     def _fill(self, work: Work, piece: slice) -> Broken:
-        indices, draws = work.slot.indices[piece], work.draws[piece]
         with self._gate:
             if work.cancelled:
                 return {}
-            if self._workers:
-                return self._workers.fill(work.array, piece.start, indices, draws)
-            return self._filler.fill(indices, draws, work.slot.pixels[:, piece], lambda: work.cancelled)
+            indices, draws, out = work.slot.indices[piece], work.draws[piece], work.slot.pixels[:, piece]
+            return self._filler.fill(indices, draws, out, lambda: work.cancelled)
 
     def _finish(self, work: Work) -> None:
         """Wait for a batch; raise what its decoding raised, of several errors the first in order."""
@@ -264,7 +274,8 @@ class Pipeline:
         for place, error in sorted(broken.items()):
             if (index := int(work.slot.indices[place])) not in self.broken:
                 self.broken[index] = error
-                log.warning("skipped: %s", error)
+                if self.on_error == "skip":
+                    log.warning("skipped: %s", error)
 
     def _cancel(self) -> None:
         """End the filling of all batches that were not delivered."""

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from kernels.image import HEAD
+
 Pixels = NDArray[np.uint8]  # [H, W, channels]; the pixels of a row may be four bytes apart, of which three are used
 WORD = 4  # bytes of a pixel in Pillow's memory, unless the image is grey
 TRIPLE = np.dtype("V3")
@@ -106,6 +108,20 @@ def image_of(pixels: Pixels) -> Image.Image:
 def resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
     """To another size (width, height), by Pillow's bilinear filter, which is antialiased."""
     return view(image_of(pixels).resize(size, Image.Resampling.BILINEAR))
+
+
+def fitted(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+    """As `resize`, rows first whatever the version of Pillow: what image.resample does."""
+    image, (height, width, _) = image_of(pixels), pixels.shape
+    if size[0] != width and height - size[1] > max(0, 2 * (width - size[0])):  # Pillow 13 would begin with the columns
+        image = image.resize((size[0], height), Image.Resampling.BILINEAR)
+    return view(image.resize(size, Image.Resampling.BILINEAR))
+
+
+def pack(pixels: Pixels, cell: NDArray[np.uint8]) -> None:
+    """Into a cell that image.resample reads: height, width, and from HEAD on the pixels."""
+    cell[:8].view(np.int32)[:] = pixels.shape[:2]
+    copy(pixels, cell[HEAD : HEAD + pixels.size].reshape(pixels.shape))
 
 
 def copy(pixels: Pixels, out: Pixels) -> None:

@@ -17,8 +17,9 @@ from convnet.data.decode import MAX_PIXELS, over
 from convnet.data.decoders import DECODERS
 from convnet.data.draws import Purpose, Words, below, words
 from convnet.data.errors import DecodeError
-from convnet.data.pixels import Pixels, copy, resize
+from convnet.data.pixels import Pixels, copy, fitted, pack, resize
 from convnet.data.policy import Policy
+from kernels.image import HEAD, MOST
 
 CROPS = ("center", "random", "resized")
 AREA, RATIO, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10  # of a resized crop: Szegedy et al. 2015, as torchvision does it
@@ -36,6 +37,7 @@ class Transform:
     crop: "center", "random" (a random place), "resized" (a random place, area and aspect, scaled to the result).
     mirror: left and right are exchanged in half of the samples, drawn anew in each epoch.
     policy: random operations on the cut image; none with several views.
+    cells: samples of a resized crop are packed as they are, to be resized by image.resample.
     exif_orientation, max_pixels: see `decode`.  decoder: one of DECODERS; they differ in speed alone.
     """
 
@@ -47,6 +49,7 @@ class Transform:
     crop: str = "center"
     mirror: bool = False
     policy: Policy | None = None
+    cells: bool = False
     exif_orientation: bool = False
     max_pixels: int = MAX_PIXELS
     decoder: str = "pillow"
@@ -73,7 +76,7 @@ class Transform:
             channels=self.channels,
             exif_orientation=self.exif_orientation,
             max_pixels=self.max_pixels,
-            wide=self.resize is not None or self.crop == "resized",
+            wide=self.resize is not None or (self.crop == "resized" and not self.cells),
         )
 
     @property
@@ -91,8 +94,7 @@ class Transform:
 
         pixels = self._decode(data, path, rows=rows)
         top, left, height, width = part or resized_crop(pixels.shape[0], pixels.shape[1], tries)
-        copy(resize(pixels[top : top + height, left : left + width], (self.width, self.height)), out)
-        self.finish(out, draws)
+        self._fit(pixels[top : top + height, left : left + width], draws, out)
 
     def scaled(self, pixels: Pixels, path: str) -> Pixels:
         """An image in the size that is cut from."""
@@ -122,15 +124,30 @@ class Transform:
         return (draws[:, 0, 2] >> 31 if self.mirror else np.zeros(len(draws))).astype(np.uint8)
 
     def cut(self, image: Pixels, draws: NDArray[np.uint32], out: Pixels) -> None:
-        """One sample from an image; draws: its random words; out: [height, width, channels]."""
+        """One sample from an image; draws: its random words; out: [height, width, channels], or a cell."""
         if self.crop == "resized":
             top, left, height, width = resized_crop(image.shape[0], image.shape[1], draws[1 : 1 + TRIES])
-            window = image[top : top + height, left : left + width]
-            copy(resize(window, (self.width, self.height)), out)
-        else:
-            top = self._start(image.shape[0], self.height, int(draws[0, 0]))
-            place(image, top, self._start(image.shape[1], self.width, int(draws[0, 1])), out)
+            self._fit(image[top : top + height, left : left + width], draws, out)
+            return
+        top = self._start(image.shape[0], self.height, int(draws[0, 0]))
+        place(image, top, self._start(image.shape[1], self.width, int(draws[0, 1])), out)
         self.finish(out, draws)
+
+    def _fit(self, window: Pixels, draws: NDArray[np.uint32], out: NDArray[np.uint8]) -> None:
+        """A sample of a part of an image; into a cell as it is, unless that is too large."""
+        height, width, _ = window.shape
+        if (
+            self.cells
+            and height <= MOST * self.height
+            and width <= MOST * self.width
+            and window.size <= len(out) - HEAD
+        ):
+            pack(window, out)
+        elif self.cells:
+            pack(fitted(window, (self.width, self.height)), out)
+        else:
+            copy(fitted(window, (self.width, self.height)), out)
+            self.finish(out, draws)
 
     def finish(self, out: Pixels, draws: NDArray[np.uint32]) -> None:
         """What is done to a sample once it is cut."""

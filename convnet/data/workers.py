@@ -1,17 +1,22 @@
 """Processes that decode, in place of threads: for decoders whose Python part keeps threads waiting for each other.
 
-Each serves one thread of this process, which sends it a piece of a batch and waits; the pixels are written to memory
-that both have mapped.  A process that dies is an error of the batch it was filling, and none outlives this process:
-with the pipe that leads to it, it ends.
+Each is sent pieces of batches, and writes the pixels to memory that both have mapped; one thread of this process takes
+what they answer and sends them more.  A process that dies is an error of all that is under way, and none outlives this
+process: with the pipe that leads to it, it ends.
 """
 
 import mmap
 import multiprocessing
 import os
-import queue
+import pickle
+import selectors
 import signal
+import struct
+import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from math import prod
 from multiprocessing import resource_tracker, util
 from multiprocessing.connection import Connection
@@ -26,6 +31,8 @@ from convnet.data.fill import Broken, Filler
 
 WORKERS = ("threads", "processes")  # what a pipeline may decode with
 LONGEST = 16  # samples of a piece: what a cancelled batch is still waited for
+AHEAD = 2  # pieces that a process is sent: one to work on, and one so that it need not wait for this process
+PIECE = struct.Struct("=iii")  # number of the array, first sample, samples
 OURS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # sent to the whole group, they are for the parent to answer
 
 
@@ -57,32 +64,27 @@ class Workers:
 
     def __init__(self, filler: Filler, arrays: list[SharedArray], count: int):
         whole = SharedArray((len(filler.whole),))  # what one has seen to be without a fault, none checks again
-        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._all: list[_Worker] = []
+        self._desk = _Desk(self._all)
         # Also at the end of Python, which would otherwise wait for processes to which its signal means nothing.
-        self.close = util.Finalize(self, _end, (self._all,), exitpriority=1)
+        self.close = util.Finalize(self, _end, (self._desk,), exitpriority=1)
         for _ in range(count):
             self._all.append(_Worker(filler, [*arrays, whole]))
-            self._idle.put(self._all[-1])
         for array in (*arrays, whole):
             array.close()
+        self._desk.start()
 
-    def fill(self, array: int, begin: int, indices: NDArray[np.int64], draws: NDArray[np.uint32]) -> Broken:
-        """Filler.fill with out = arrays[array][:, begin : begin + n].
-
-        May be called by as many threads as there are processes.
-        """
-        worker = self._idle.get()
-        try:
-            return worker.ask(array, begin, indices, draws)
-        finally:
-            self._idle.put(worker)
+    def fill(self, array: int, begin: int, indices: NDArray[np.int64], draws: NDArray[np.uint32]) -> Future[Broken]:
+        """Filler.fill with out = arrays[array][:, begin : begin + n], by one of the processes."""
+        head = PIECE.pack(array, begin, len(indices))
+        return self._desk.take(head + indices.tobytes() + draws.tobytes())
 
 
 class _Worker:
     def __init__(self, filler: Filler, arrays: list[SharedArray]):
         context = multiprocessing.get_context("spawn")  # a fork of a process that uses CUDA, or threads, is not safe
         self.pipe, theirs = context.Pipe()
+        self.under_way: deque[Future[Broken]] = deque()
         self.process = context.Process(
             target=_serve, args=(theirs, filler, _Files(arrays)), daemon=True, name="convnet decode"
         )
@@ -94,24 +96,97 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
-    def ask(self, *piece: Any) -> Broken:
-        try:
-            self.pipe.send(piece)
-            answer = self.pipe.recv()
-        except (EOFError, OSError) as error:
-            self.process.join(1)
-            raise DataError(f"a decoding process ended: {_how(self.process.exitcode)}") from error
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+
+class _Desk(threading.Thread):
+    """Hands out pieces to processes, in order, and takes their answers."""
+
+    def __init__(self, workers: list[_Worker]):
+        super().__init__(name="decode", daemon=True)
+        self.workers = workers
+        self.closing = False
+        self._free: deque[_Worker] = deque()  # each as often as it may be sent another piece
+        self._waiting: deque[tuple[Future[Broken], bytes]] = deque()
+        self._fault: DataError | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        self._free.extend(self.workers * AHEAD)
+        super().start()
+
+    def take(self, message: bytes) -> Future[Broken]:
+        """Have a piece done."""
+        future: Future[Broken] = Future()
+        with self._lock:
+            self._waiting.append((future, message))
+            self._hand_out()
+        return future
+
+    def _hand_out(self) -> None:
+        """With the lock held."""
+        while self._waiting and (self._free or self._fault):
+            future, message = self._waiting.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            if self._fault:
+                future.set_exception(self._fault)
+                continue
+            worker = self._free.popleft()
+            worker.under_way.append(future)
+            try:
+                worker.pipe.send_bytes(message)
+            except OSError:  # it has ended, as `run` will see
+                continue
+
+    def run(self) -> None:
+        """Until all processes have ended."""
+        with selectors.DefaultSelector() as selector:
+            for worker in self.workers:
+                selector.register(worker.pipe, selectors.EVENT_READ, worker)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    try:
+                        answer = key.data.pipe.recv_bytes()
+                    except (EOFError, OSError):
+                        selector.unregister(key.fd)
+                        self._lost(key.data)
+                    else:
+                        self._answered(key.data, answer)
+
+    def _answered(self, worker: _Worker, answer: bytes) -> None:
+        with self._lock:
+            if self._fault:  # of which all futures have heard
+                return
+            future = worker.under_way.popleft()
+            self._free.append(worker)
+            self._hand_out()
+        found = pickle.loads(answer) if answer else {}
+        if isinstance(found, Exception):
+            future.set_exception(found)
+        else:
+            future.set_result(found)
+
+    def _lost(self, ended: _Worker) -> None:
+        """A process has ended: nothing more is done."""
+        if not self.closing:
+            ended.process.join(1)
+        with self._lock:
+            self._fault = self._fault or DataError(f"a decoding process ended: {_how(ended.process.exitcode)}")
+            for worker in self.workers:
+                while worker.under_way:
+                    worker.under_way.popleft().set_exception(self._fault)
+            self._hand_out()
 
 
-def _end(workers: list[_Worker]) -> None:
+def _end(desk: _Desk) -> None:
     """End processes, whatever they do."""
-    for worker in workers:
+    desk.closing = True
+    for worker in desk.workers:
         worker.process.kill()
-    for worker in workers:
+    for worker in desk.workers:
         worker.process.join()
+    if desk.ident and desk is not threading.current_thread():
+        desk.join()
+    for worker in desk.workers:
         worker.pipe.close()
 
 
@@ -134,15 +209,19 @@ def _serve(pipe: Connection, filler: Filler, arrays: list[NDArray[np.uint8]]) ->
     filler.whole = arrays.pop()
     while True:
         try:
-            array, begin, indices, draws = pipe.recv()
+            piece = pipe.recv_bytes()
         except (EOFError, OSError):
             return
+        array, begin, count = PIECE.unpack_from(piece)
+        indices = np.frombuffer(piece, np.int64, count, PIECE.size)
+        draws = np.frombuffer(piece, np.uint32, offset=PIECE.size + indices.nbytes).reshape(count, -1, 4)
+        answer: Any
         try:
-            answer: Any = filler.fill(indices, draws, arrays[array][:, begin : begin + len(indices)])
+            answer = filler.fill(indices, draws, arrays[array][:, begin : begin + count])
         except DataError as error:
             answer = error
         try:
-            pipe.send(answer)
+            pipe.send_bytes(pickle.dumps(answer) if answer else b"")
         except OSError:  # nobody waits for it any more
             return
 

@@ -14,11 +14,13 @@ class Feed:
     """What the batches of training, or of evaluation, bring.
 
     source: height and width of the images; None: those of the network's input, which is cut from them.
+    cell: bytes of a cell, where there are parts of images that are resized here, rather than images.
     extras: what augmentation adds, by the names of `layers.data.per_sample`.
     """
 
     source: tuple[int, int] | None = None
     extras: tuple[str, ...] = ()
+    cell: int = 0
 
     @property
     def unit(self) -> int:
@@ -27,8 +29,9 @@ class Feed:
 
     def values(self, shape: Shape, batch: int, dtype: np.dtype) -> dict[str, Value]:
         """By name. shape: of the network's input. dtype: of real numbers."""
-        kinds = per_sample(shape.channels, *(self.source or (shape.height, shape.width)))
+        kinds = per_sample(shape.channels, *(self.source or (shape.height, shape.width)), self.cell)
+        window = ("cells" if self.cell else "pixels", *WINDOW)
         return {
             name: Value(name, (batch, *kinds[name][0]), np.dtype(kinds[name][1] or dtype), arena=False)
-            for name in (*WINDOW, LABELS, *self.extras)
+            for name in (*window, LABELS, *self.extras)
         }

@@ -27,6 +27,25 @@ class Augment(Prepare):
 
 
 @dataclass(frozen=True)
+class Resample:
+    """Of `batch` cells, `cell` bytes each, an image of `channels`, of a size of its own, to `height` x `width` pixels.
+
+    A cell begins with the height and width of its image, int32; its pixels lie from byte HEAD on. Neither side is more
+    than MOST times that of the result; an image of no pixels becomes 0.
+    """
+
+    channels: int
+    height: int
+    width: int
+    batch: int
+    cell: int
+
+
+HEAD = 16  # bytes, so that pixels are aligned as the cell is
+MOST = 4
+
+
+@dataclass(frozen=True)
 class Flip:
     """A map of `channels` x `height` x `width` x `batch`, to one of the same axes."""
 

@@ -1,10 +1,11 @@
 """The image operations and their CUDA variants."""
 
 from kernels.image import reference
-from kernels.image.geometry import Augment, Blur, Colour, Flip, Prepare, Resize, Rscale
+from kernels.image.geometry import HEAD, MOST, Augment, Blur, Colour, Flip, Prepare, Resample, Resize, Rscale
 from kernels.op import Launch, Op, Plan, ceil_div
 from kernels.rows import VECTOR, map_launch, next_power_of_two, row_launch, whole_batch_vectors, whole_vectors
 
+RESAMPLE = Op("image.resample", reference.resample, writes=("pixels",))
 PREPARE = Op("image.prepare", reference.prepare, writes=("y",))
 AUGMENT = Op("image.augment", reference.augment, writes=("y",))
 FLIP = Op("image.flip", reference.flip, writes=("y",))
@@ -25,6 +26,12 @@ def _tiles(g: Prepare) -> Launch:
     blocks = ceil_div(g.batch, samples) * ceil_div(g.width, columns) * g.height
     define = (("SAMPLES", samples), ("COLUMNS", columns), ("CHANNELS", g.channels), ("THREADS", THREADS))
     return Launch((blocks,), (samples, THREADS // samples), define=define)
+
+
+@RESAMPLE.variant("resample.cu")
+def tiles(g: Resample) -> Launch:
+    define = (("ROWS", 16), ("COLUMNS", 32), ("CHANNELS", g.channels), ("MOST", MOST), ("HEAD", HEAD))
+    return Launch((ceil_div(g.width, 32) * ceil_div(g.height, 16) * g.batch,), (THREADS,), define=define)
 
 
 @PREPARE.variant("prepare.cu")

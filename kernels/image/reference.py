@@ -6,9 +6,46 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernels.image.geometry import Augment, Blur, Colour, Flip, Prepare, Resize, Rscale
+from kernels.image.geometry import HEAD, Augment, Blur, Colour, Flip, Prepare, Resample, Resize, Rscale
 from kernels.layout import Array, Map
 from kernels.random.philox import philox4x32
+
+
+def resample(g: Resample, cells: Array, pixels: Array) -> None:
+    """pixels[n] = the image of cells[n] in another size, by Pillow's antialiased bilinear filter, bit for bit.
+
+    cells: uint8 [N, cell]; pixels: uint8 [N, H, W, C]. Along an axis, output o has its centre at (o + 1/2) s of the
+    input, s being input pixels to one of the output, and the weights 1 - |distance| / max(s, 1), scaled to the sum 1
+    and rounded to multiples of 2^-22. First along rows, then along columns (Pillow 13 has it the other way round where
+    that is faster, which may change a byte by 1); each time the sums are rounded to bytes.
+    """
+    for cell, out in zip(cells, pixels, strict=True):
+        height, width = cell[:8].view(np.int32).tolist()
+        image = cell[HEAD : HEAD + height * width * g.channels].reshape(height, width, g.channels)
+        out[...] = _filtered(_filtered(image, g.width, 1), g.height, 0) if image.size else 0
+
+
+def _filtered(image: Any, count: int, axis: int) -> Any:
+    first, weights = bilinear_taps(image.shape[axis], count)
+    taps = np.minimum(first[:, None] + np.arange(weights.shape[1]), image.shape[axis] - 1)
+    each = np.moveaxis(image, axis, -1).astype(np.int64)[..., taps] * weights
+    return np.moveaxis((each.sum(axis=-1) + (1 << FRACTION - 1)) >> FRACTION, -1, axis).astype(np.uint8)
+
+
+FRACTION = 22  # bits of a weight behind the point
+
+
+def bilinear_taps(side: int, count: int) -> tuple[Any, Any]:
+    """Of each of `count` outputs along a side: its first input, and the weights of so many from there on, integers."""
+    scale = side / count
+    reach = max(scale, 1.0)
+    centre = (np.arange(count) + 0.5) * scale
+    first = np.maximum((centre - reach + 0.5).astype(np.int64), 0)
+    end = np.minimum((centre + reach + 0.5).astype(np.int64), side)
+    at = first[:, None] + np.arange(int((end - first).max()))
+    weights = np.maximum(1.0 - np.abs((at - centre[:, None] + 0.5) * (1.0 / reach)), 0.0) * (at < end[:, None])
+    weights /= np.cumsum(weights, axis=1)[:, -1:]  # a sum from left to right, as the kernel's is
+    return first, (0.5 + weights * (1 << FRACTION)).astype(np.int64)
 
 
 def windows(g: Prepare, pixels: Array, corner: Array, mirror: Array) -> Any:

@@ -556,5 +556,5 @@ class TestAdvice:
 
 
 def test_bad_policy():
-    with pytest.raises(ValueError, match="error, skip, not 'ignore'"):
+    with pytest.raises(ValueError, match="error, skip, defer, not 'ignore'"):
         Pipeline(Drawn(4), PLAIN, 2, on_error="ignore")

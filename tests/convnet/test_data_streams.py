@@ -14,7 +14,7 @@ from convnet.config import load_config
 from convnet.data import fill
 from convnet.graph.engine import Engine
 from convnet.samples import data_layer
-from kernels.backend import NumPy
+from kernels.backend import Cuda, NumPy
 from tests.convnet.pictures import write_classes
 from tests.convnet.toy import last_files
 
@@ -48,7 +48,8 @@ def everything(tmp_path_factory):
     root = tmp_path_factory.mktemp("sources")
     write_classes(root / "images", images=10, width=50, height=37)
     for form in ("shards", "raw"):
-        options = ["--format", form, "--short-side", "37", "--size", "37", "--workers", "1"]
+        options = ["--format", form, "--short-side", "37", "--workers", "1"]
+        options += ["--size", "37"] if form == "raw" else []
         assert main(["prepare", "folder", str(root / "images"), "-o", str(root / form), *options]) == 0
     lines = [f"images/{name}/{k}.jpg {label}\n" for label, name in enumerate(("cat", "dog")) for k in range(10)]
     (root / "list.txt").write_text("".join(lines))
@@ -70,14 +71,20 @@ def options(source, *more):
     return [f"data.train={SOURCES[source]}", *(f"data.train.{option}" for option in more)]
 
 
-def opened(overrides):
+class LikeCUDA(NumPy):
+    """On the host, with samples in the form that a GPU gets them in."""
+
+    arch = 90
+
+
+def opened(overrides, backend=None):
     """Engine and pipeline of the training images, as training has them."""
     config = load_config("toy.yaml", overrides)
-    network, backend = session.make_network(config), NumPy()
+    network, backend = session.make_network(config), backend or NumPy()
     source = session.make_source(config, "train")
-    images = session.sizes_uncut(config, network, source)
-    engine = session.make_engine(config, network, backend, images=images)
-    given = {"train": True, "uncut": images[0] is not None}
+    forms = session.make_forms(config, network, backend, source)
+    engine = session.make_engine(config, network, backend, forms=forms)
+    given = {"train": True, "form": forms[0]}
     return engine, session.make_pipeline(config, network, config.data.train, source, backend, **given)
 
 
@@ -152,6 +159,44 @@ def test_cut_on_the_device_as_on_the_host(source, cut, monkeypatch):
     assert {side for side, _ in found[0]} == {stored} and {side for side, _ in found[1]} == {cut_to}
     for (_, ours), (_, theirs) in zip(*found, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("room", [3, 1])
+@pytest.mark.parametrize("source", SOURCES)
+def test_resized_on_the_device_as_on_the_host(source, room, monkeypatch):
+    """The network's input has the same bits, of parts that fit in their cells and of those that do not."""
+    monkeypatch.setattr(fill, "ROOM", room)
+    given = options(source, "crop=resized", *AUGMENTED)
+    for more in (["data.cache=off"], ["data.workers=processes"], ["data.decoder=pillow", "data.train.resize=32"]):
+        found = []
+        for backend in (LikeCUDA(), NumPy()):
+            engine, pipeline = opened([*given, *more], backend)
+            with pipeline:
+                batches = (batch for epoch in (0, 1) for batch in pipeline.batches(epoch))
+                found.append([(batch.pixels.shape[1:], data_layer(engine, batch)) for batch in batches])
+        assert {shape for shape, _ in found[0]} == {pipeline_cell(room)}
+        assert {shape for shape, _ in found[1]} == {(30, 30, 3)}
+        for (_, ours), (_, theirs) in zip(*found, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("workers", ["threads", "processes"])
+def test_resized_by_a_gpu(workers):
+    """What the host makes of the same samples."""
+    given = [*options("folder", "crop=resized", "mirror=true"), f"data.workers={workers}", "data.cache=off"]
+    found = []
+    for backend in (Cuda(0), NumPy()):
+        engine, pipeline = opened(given, backend)
+        with pipeline:
+            found.append([data_layer(engine, batch) for epoch in (0, 1) for batch in pipeline.batches(epoch)])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def pipeline_cell(room):
+    """Bytes: a head of 16, and so many times the network's input."""
+    return (16 + 16 * -(-room * 30 * 30 * 3 // 16),)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from kernels import bfloat16, cmpool, cost, neuron, pool, update
+from kernels.image import HEAD, MOST
 from kernels.op import Op
 
 Shapes = dict[str, tuple[int, ...]]
@@ -149,6 +150,10 @@ def prepare_shapes(op: Op, g: Any) -> Shapes:
     return images | colours | boxes | {"mean": y[:3] if g.mean_image else channels, "std": channels, "y": y}
 
 
+def resample_shapes(op: Op, g: Any) -> Shapes:
+    return {"cells": (g.batch, g.cell), "pixels": (g.batch, g.height, g.width, g.channels)}
+
+
 def flat_shapes(op: Op, g: Any) -> Shapes:
     flat = dict.fromkeys(("w", "dw", "v", "e", "pending"), (1024 * getattr(g, "blocks", 0),))
     return flat | {"rates": (getattr(g, "parameters", 3), 4), "norms": (getattr(g, "ring", 1),)}
@@ -180,6 +185,7 @@ SHAPES: dict[str, Callable[[Op, Any], Shapes]] = {
     "cost.softmax_forward": map_shapes,
     "cost.softmax_backward": map_shapes,
     "cost": target_shapes,
+    "image.resample": resample_shapes,
     "image.prepare": prepare_shapes,
     "image.augment": prepare_shapes,
     "image.resize": resize_shapes,
@@ -293,6 +299,18 @@ def pixels(g: Any, rng: np.random.Generator, values: dict) -> dict:
     }
 
 
+def cells(g: Any, rng: np.random.Generator, values: dict) -> dict:
+    """Images of the most lines, of no pixels, of the result's size and of any; behind each, bytes that are not its."""
+    found = rng.integers(0, 256, values["cells"].shape, np.uint8)
+    room = (g.cell - HEAD) // g.channels
+    for n, cell in enumerate(found):
+        height = min(int(rng.integers(1, MOST * g.height + 1)), room)
+        width = min(int(rng.integers(1, MOST * g.width + 1)), room // height)
+        sides = ((height, width), (min(MOST * g.height, room), 1), (0, 0), (g.height, g.width))[n % 4 if n < 4 else 0]
+        cell[:8].view(np.int32)[:] = sides
+    return {"cells": found, "pixels": np.full(values["pixels"].shape, 171, np.uint8)}
+
+
 def augmented(g: Any, rng: np.random.Generator, values: dict) -> dict:
     """Colours that leave 0..255, boxes that are empty or all, partners anywhere in the batch."""
     colour = _uniform(rng, -0.5, 1.2, values["colour"].shape)
@@ -394,6 +412,7 @@ SPECIAL: dict[str, Callable[[Any, np.random.Generator, dict], dict]] = {
     "cost.bce_logits_backward": targets,
     "cost.count": counted,
     "cost.report": lambda g, rng, values: clock(g, rng, values) | {"healthy": np.ones(1, np.int32)},
+    "image.resample": cells,
     "image.prepare": pixels,
     "image.augment": augmented,
     "image.rscale": clock,

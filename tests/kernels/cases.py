@@ -211,6 +211,12 @@ COST = [
 ]
 
 IMAGE = [
+    *cases(
+        (image.RESAMPLE,),
+        image.Resample(3, 20, 40, 6, 16384),
+        image.Resample(1, 17, 3, 5, 1024),
+        image.Resample(3, 1, 1, 4, 64),
+    ),
     *cases((image.PREPARE,), *(image.Prepare(*m, *m[1:3], mean_image=m[3] % 2 == 1) for m in MAPS)),
     *cases(
         (image.PREPARE,),
