@@ -84,11 +84,10 @@ def _jpeg(
     if width * height > max_pixels:
         raise DecodeError(path, over((width, height), max_pixels))
     form = "GRAY" if channels == 1 else "RGBX" if wide else "RGB"
-    part = upper_part(data, height, width, rows(height, width)) if rows else None
-    if part is not None:
-        found: Pixels = library.decode_jpeg(part, form, strict=False)
-    elif (scale := reduction(width, height, least_side)) > 1:
-        found = library.decode_jpeg(data, form, False, False, -(-height // scale), -(-width // scale), scale)
+    if (scale := reduction(width, height, least_side)) > 1:
+        found: Pixels = library.decode_jpeg(data, form, False, False, -(-height // scale), -(-width // scale), scale)
+    elif rows and (part := upper_part(data, height, width, rows(height, width))):
+        found = library.decode_jpeg(part, form, strict=False)
     else:
         found = library.decode_jpeg(data, form)
     return found[:, :, :channels] if form == "RGBX" else found

@@ -63,10 +63,16 @@ class Transform:
     def load(self, data: bytes, path: str) -> Pixels:
         """The decoded image before the crop [H, W, channels]: what does not change from epoch to epoch.
 
-        At reduced scale only for a random crop: a centre crop must be exact, a resized one may need every pixel.
+        At reduced scale only where crops are random: one at the centre must be exact.
         """
-        side = self.resize * REDUCING_GAP if self.resize and self.crop == "random" else None
-        return self.scaled(self._decode(data, path, least_side=side), path)
+        return self.scaled(self._decode(data, path), path)
+
+    @property
+    def least_side(self) -> int | None:
+        """Below this no JPEG is reduced in decoding: then even the smallest part has all the pixels of the result."""
+        if self.crop == "resized" and self.resize is None:
+            return math.ceil(max(self.height, self.width) / math.sqrt(AREA[0] * RATIO[0]))
+        return self.resize * REDUCING_GAP if self.resize and self.crop == "random" else None
 
     @functools.cached_property
     def _decode(self) -> Callable[..., Pixels]:
@@ -76,6 +82,7 @@ class Transform:
             channels=self.channels,
             exif_orientation=self.exif_orientation,
             max_pixels=self.max_pixels,
+            least_side=self.least_side,
             wide=self.resize is not None or (self.crop == "resized" and not self.cells),
         )
 

@@ -198,6 +198,23 @@ class TestResizedCrop:
         assert resized_crop(2000, 30, draws) == (980, 0, 40, 30)
         assert resized_crop(30, 36, np.zeros((0, 4), np.uint32)) == (0, 0, 30, 36)
 
+    @pytest.mark.parametrize("decoder", ["pillow", "simplejpeg"])
+    def test_large_jpegs_are_decoded_at_reduced_scale(self, decoder):
+        """As far as the smallest part keeps the result's pixels; whether the image or a part alone is asked for."""
+        pytest.importorskip("simplejpeg" if decoder == "simplejpeg" else "PIL")
+        transform = Transform(3, 24, 24, crop="resized", decoder=decoder)
+        data, least = photo(400, 520, "JPEG"), 24 / math.sqrt(0.08 * 3 / 4)
+        image = transform.load(data, "x")
+        assert image.shape == (100, 130, 3) and 50 < least <= 100
+        for index in range(8):
+            draws, out = transform.draw(0, 0, np.array([index]))[0], np.zeros((24, 24, 3), np.uint8)
+            transform.sample(data, "x", draws, out)
+            assert (out == cut(transform, image, index=index)).all()
+            top, left, tall, wide = (4 * side for side in resized_crop(100, 130, draws[1:]))
+            part = Image.open(io.BytesIO(data)).crop((left, top, left + wide, top + tall))
+            whole = np.asarray(part.resize((24, 24), Image.Resampling.BILINEAR), int)
+            assert np.abs(whole - out).mean() < 2
+
     def test_pixels(self):
         transform = Transform(3, 24, 24, crop="resized")
         image = transform.load(photo(60, 80), "x")
