@@ -98,6 +98,22 @@ def test_a_place_that_cannot_be_written(capsys):
     assert err == "error: none/x.npz: cannot write to 'none'; --output names another file\n" and not out
 
 
+def test_a_folder_in_place_of_the_statistics(capsys):
+    Path("folder").mkdir()
+    assert main(["check-data", "c.yaml", "--workers", "1", "-o", "folder"]) == 1
+    out, err = capsys.readouterr()
+    assert err == "error: folder: is a folder; expected the name of a file\n" and not out
+
+
+def test_links_that_lead_nowhere(check, capsys):
+    Path("data/train/cat/x").symlink_to("gone")
+    Path("data/train/dog/x.jpg").symlink_to("gone")
+    assert main(["check-data", "c.yaml", "--workers", "1"]) == 1
+    out, err = capsys.readouterr()
+    assert "'data/train': 2 symbolic links lead nowhere; the first: 'data/train/cat/x'" in err
+    assert "  broken: data/train/dog/x.jpg: No such file or directory\n" in out
+
+
 def test_a_number_of_processes_that_cannot_be(capsys):
     assert main(["check-data", "c.yaml", "--workers", "-1"]) == 1
     assert capsys.readouterr().err == "error: --workers: expected 0 or more, found -1\n"

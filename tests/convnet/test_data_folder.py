@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from convnet.data import DataError, DecodeError, FileSource, FolderSource
+from convnet.data.sources import listing
 
 
 def tree(root, *files):
@@ -206,6 +207,36 @@ class TestLinks:
         with pytest.raises(DecodeError, match=reason) as error:
             source.read(1)
         assert error.value.path == str(root / "cat" / "x.jpg")
+
+    def test_dead_links_are_counted_and_the_first_is_named(self, tmp_path, caplog):
+        """Whatever they are called; links that lead somewhere are not among them."""
+        root = tree(tmp_path / "train", "cat/1.jpg", "cat/deep/2.jpg", "dog/3.jpg")
+        for name in ("cat/more", "cat/deep/0.jpg", "dog/label.txt", "bird"):
+            (root / name).symlink_to("gone")
+        (root / "dog" / "loop.jpg").symlink_to("loop.jpg")
+        (root / "dog" / "4.jpg").symlink_to("3.jpg")
+        assert len(FolderSource(root)) == 6
+        told = [
+            f"'{root}': 1 symbolic links among the class folders lead nowhere; the first: '{root}/bird'",
+            f"'{root}': 4 symbolic links lead nowhere; the first: '{root}/cat/deep/0.jpg'",
+        ]
+        assert caplog.messages == told
+        FileSource([root / "cat"])
+        assert caplog.messages[2:] == [
+            f"'{root}/cat': 2 symbolic links lead nowhere; the first: '{root}/cat/deep/0.jpg'"
+        ]
+
+    def test_a_list_is_not_kept_while_links_lead_nowhere(self, tmp_path, monkeypatch, caplog):
+        """Where they lead can change, and no folder with it."""
+        monkeypatch.setenv("CONVNET_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(listing, "LARGE", 1)
+        root = tree(tmp_path / "train", "cat/1.jpg", "dog/3.jpg")
+        (root / "cat" / "more").symlink_to(tmp_path / "store")
+        for folder in (root, root / "cat", root / "dog"):
+            os.utime(folder, (1, 1))
+        assert len(FolderSource(root)) == 2
+        tree(tmp_path / "store", "2.jpg")
+        assert len(FolderSource(root)) == 3 and len(caplog.messages) == 1
 
     def test_dead_link_in_place_of_a_class_is_no_class(self, tmp_path):
         root = tree(tmp_path, "cat/1.jpg")

@@ -114,10 +114,10 @@ class TestShards:
         save = Index.save
         monkeypatch.setenv("CONVNET_CACHE", str(tmp_path / "cache"))
 
-        def guarded(self, path):
+        def guarded(self, path, **options):
             if path.parent == root:
                 raise PermissionError(13, "Permission denied", str(path))
-            save(self, path)
+            save(self, path, **options)
 
         monkeypatch.setattr(Index, "save", guarded)
         assert len(ShardSource(root)) == len(ShardSource(root)) == 3

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -15,9 +16,9 @@ import pytest
 from PIL import Image
 
 from convnet.cli import main
-from convnet.data import DecodeError, FolderSource
+from convnet.data import DataError, DecodeError, FolderSource
 from convnet.data.decode import decode
-from convnet.data.prepare import run
+from convnet.data.prepare import recipe, run
 from convnet.data.prepare.names import prepared_names
 from convnet.data.prepare.recipe import Recipe, make
 from convnet.data.sources import RawSource, ShardSource
@@ -141,7 +142,7 @@ def test_every_form_holds_the_same(source, tmp_path, form, capsys):
     out = capsys.readouterr().out
     resize = ", resize: none" if form == "folder" else ""
     assert f"{tmp_path}/out: 8 images of 2 classes; {{type: {form}, path: {tmp_path}/out{resize}}}" in out
-    assert out.endswith("every image is as it was written\n")
+    assert out.endswith("all is as it was written\n")
 
 
 def test_originals_in_shards_and_folders(source, tmp_path, capsys):
@@ -153,9 +154,37 @@ def test_originals_in_shards_and_folders(source, tmp_path, capsys):
     assert f"path: {tmp_path}/shards, resize: null}}" in out and f"path: {tmp_path}/folder}}" in out
 
 
-def test_shards_are_mixed_and_read_by_other_tools(source, tmp_path):
-    import tarfile
+@pytest.mark.parametrize("form", FORMS)
+def test_the_bytes_are_a_function_of_the_images(source, tmp_path, form, monkeypatch):
+    """Neither the time nor the number of processes is in them, nor the times or places of the images."""
+    monkeypatch.setattr(run, "UNIT", 3)
+    monkeypatch.setattr(run, "PIECE", 2)
+    prepare(source, tmp_path / "one", "--format", form, "--short-side", 32)
+    shutil.move(source, tmp_path / "moved")
+    for path in (tmp_path / "moved").rglob("*.jpg"):
+        os.utime(path, (1, 1))
+    monkeypatch.setattr(time, "time", lambda: 2e9)
+    options = ["--format", form, "--short-side", "32", "--workers", "2"]
+    assert main(["prepare", "folder", str(tmp_path / "moved"), "-o", str(tmp_path / "two"), *options]) == 0
+    assert files(tmp_path / "one") == files(tmp_path / "two") and len(files(tmp_path / "one")) > 2
 
+
+def test_raw_images_are_not_padded_unless_they_are_small(source, tmp_path, capsys):
+    """What the short side leaves of every image cannot be less than the size; what is small by itself is counted."""
+    prepare(source, tmp_path / "out", "--format", "raw", "--size", 300, "--short-side", 96, code=1)
+    prepare(source, tmp_path / "out", "--format", "raw", "--size", 300, code=1)
+    err = capsys.readouterr().err
+    assert "--size 300 is more than --short-side 96 leaves of an image; expected at most 96" in err
+    assert "--short-side 256 leaves" in err and not (tmp_path / "out").exists()
+    (source / "cat" / "2.jpg").write_bytes(encoded(1, width=60, height=40))
+    (source / "dog" / "1.jpg").write_bytes(encoded(1, width=30, height=50))
+    prepare(source, tmp_path / "out", "--format", "raw", "--size", 50, "--short-side", "none")
+    told = f"'{tmp_path}/out': 2 images are smaller than 50x50 pixels, and were given a black border; the first: "
+    assert capsys.readouterr().err == f"warning: {told}'cat/2.jpg'\n"
+    assert RawSource(tmp_path / "out").images.reshape(8, -1, 3)[[2, 5], 0].max() == 0
+
+
+def test_shards_are_mixed_and_read_by_other_tools(source, tmp_path):
     prepare(source, tmp_path / "out", "--short-side", 32)
     with tarfile.open(tmp_path / "out" / "shard-000000.tar") as tar:
         names = tar.getnames()
@@ -180,16 +209,53 @@ def test_prepared_shards_may_be_copied_but_not_exchanged(source, tmp_path):
     data = shard.read_bytes()
     prepare(source, tmp_path / "plain", "--short-side", 32, "--no-shuffle")  # of the same size
     shutil.copyfile(tmp_path / "plain" / "shard-000000.tar", shard)
-    prepare_error(tmp_path / "copy", "is not the shard that its index is of")
+    prepare_error(tmp_path / "copy", "is not the shard that its index is of, or is damaged: expected '")
     shard.write_bytes(data + bytes(512))
     prepare_error(tmp_path / "copy", r"shard-000000.tar' has \d+ bytes, its index says \d+: prepare it again")
     shard.rename(tmp_path / "copy" / "shard-000001.tar")
     prepare_error(tmp_path / "copy", "they differ in 'shard-000000.tar', 'shard-000001.tar'")
 
 
-def prepare_error(path, words):
-    from convnet.data import DataError
+@pytest.mark.parametrize("name", ["ünï 日本.jpg", f"{'long' * 30}.jpg", "new\nline.jpg", "\udce9.jpg"])
+def test_names_of_any_kind(source, tmp_path, name):
+    """Those that need more than one header in a tar, too."""
+    (source / "cat" / name).write_bytes(encoded(77))
+    for form in FORMS:
+        prepare(source, tmp_path / form, "--format", form, "--short-side", 32, "--verify")
+        made = SOURCES[form](tmp_path / form)
+        assert len(made) == 9 and made.labels.tolist() == [0] * 5 + [1] * 4
+    index = Index.load(tmp_path / "shards" / "index.npz")
+    (tmp_path / "shards" / "index.npz").unlink()
+    assert sorted(ShardSource(tmp_path / "shards").index.names) == sorted(index.names)
+    assert f"cat/{name[:-4]}" in index.names
 
+
+def test_names_of_classes_of_any_kind(source, tmp_path, capsys):
+    for old, new in (("cat", " b c "), ("dog", "\udcff")):
+        (source / old).rename(source / new)
+    prepare(source, tmp_path / "out", "--short-side", 32)
+    for folder in (source, tmp_path / "out"):
+        made = {"source": FolderSource, "out": ShardSource}[folder.name](
+            folder, class_list=tmp_path / "out/classes.txt"
+        )
+        assert made.classes == (" b c ", "\udcff")
+    (source / " b c ").rename(source / "a\nb")
+    prepare(source, tmp_path / "other", code=1)
+    assert "names of classes that classes.txt can have a line for, found 'a\\nb'" in capsys.readouterr().err
+
+
+def test_gifs_are_images(source, tmp_path):
+    (source / "cat" / "9.gif").write_bytes(encoded(9, "GIF"))
+    prepare(source, tmp_path / "out", "--keep-original")
+    made = ShardSource(tmp_path / "out")
+    assert made.read(4) == encoded(9, "GIF") and made.where(4).endswith("cat/9")
+    prepare(source, tmp_path / "folder", "--format", "folder", "--keep-original")
+    assert len(FolderSource(tmp_path / "folder")) == 9
+    (tmp_path / "out" / "index.npz").unlink()
+    assert len(ShardSource(tmp_path / "out")) == 9
+
+
+def prepare_error(path, words):
     with pytest.raises(DataError, match=words):
         ShardSource(path)
 
@@ -229,6 +295,31 @@ def test_train_and_val_together(tmp_path, capsys):
     (tmp_path / "source" / "val" / "eel").mkdir()
     prepare(tmp_path / "source", tmp_path / "other", "--short-side", 32, code=1)
     assert "has folders that are not among the 2 classes of the model: 'eel'" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()  # told before the work
+
+
+def test_what_lies_beside_train_and_val(tmp_path, capsys):
+    """Neither makes classes of them, nor is left out without a word."""
+    root = tmp_path / "source"
+    write_classes(root / "train")
+    (root / ".cache").mkdir()
+    (root / "val").symlink_to("gone")
+    prepare(root, tmp_path / "out", code=1)
+    assert capsys.readouterr().err == f"error: '{root}/val' is a symbolic link that leads nowhere; expected a folder\n"
+    (root / "val").unlink()
+    write_classes(root / "val", images=2)
+    (root / "masks").mkdir()
+    prepare(root, tmp_path / "out", code=1)
+    assert f"'{root}' has 'train', 'val' beside 'masks'; expected either such" in capsys.readouterr().err
+    (root / "masks").rmdir()
+    prepare(root, tmp_path / "out", "--short-side", 32)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["train", "val"]
+
+
+def test_a_class_may_be_called_train(source, tmp_path):
+    (source / "dog").rename(source / "train")
+    prepare(source, tmp_path / "out", "--short-side", 32)
+    assert ShardSource(tmp_path / "out").classes == ("cat", "train")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -246,7 +337,28 @@ def test_again_does_nothing_and_other_options_are_refused(source, tmp_path, form
         (source / "cat" / "9.jpg").write_bytes(encoded(9))
         prepare(source, out, "--format", form, "--short-side", 32, code=1)
         assert "was prepared from other images" in capsys.readouterr().err
+        (source / "cat" / "9.jpg").unlink()
+        (source / "cat" / "1.jpg").write_bytes(encoded(9))
+        prepare(source, out, "--format", form, "--short-side", 32, code=1)
+        assert "was prepared from other images" in capsys.readouterr().err
     assert files(out) == before
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["--short-side", "none"], "it would have 65501 x 3 pixels; expected at most 65500 a side"),
+        (["--short-side", 3], "it would have 65501 x 3 pixels; expected at most 65500 a side"),
+        (["--keep-original"], "65501 x 3 pixels are over the limit max_pixels: 100000"),
+    ],
+)
+def test_images_of_sizes_that_cannot_be_kept(source, tmp_path, options, words, capsys, monkeypatch):
+    """They are named, as what is broken, and do not end the work."""
+    Image.new("L", (65501, 3)).save(source / "dog" / "wide.png")
+    monkeypatch.setattr(recipe, "MAX_PIXELS", 100_000 if "--keep-original" in options else 200_000)
+    prepare(source, tmp_path / "out", *options, code=1)
+    assert "1 of 9 images cannot be read" in (err := capsys.readouterr().err)
+    assert f"{source}/dog/wide.png: {words}\n" in err
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -295,7 +407,36 @@ def test_verify_finds_damage(source, tmp_path, form, change, capsys):
     prepare(source, out, "--format", form, "--short-side", 32, "--verify", code=1)
     told = capsys.readouterr().out
     assert ("has changed since it was prepared" if change == "flip" or form == "folder" else "expected") in told
-    assert "images are not as they were written" in told
+    assert "images or files are not as they were written" in told
+
+
+def test_verify_finds_damage_around_the_images(source, tmp_path, capsys):
+    """A label in a tar, and the header of an array: the images themselves are right."""
+    prepare(source, tmp_path / "shards", "--short-side", 32)
+    prepare(source, tmp_path / "raw", "--format", "raw", "--short-side", 32)
+    shard = tmp_path / "shards" / "shard-000000.tar"
+    with tarfile.open(shard) as tar:
+        place = tar.getmember("dog/1.cls").offset_data
+    for path, at, byte, words in (
+        (shard, place, b"0", "place, name or label of 'dog/1' differ from the index"),
+        (tmp_path / "raw" / "images.npy", 20, b"?", "images.npy': Cannot parse header"),
+    ):
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(byte)
+        form = ["--format", "raw"] if path.suffix == ".npy" else []
+        prepare(source, path.parent, *form, "--short-side", 32, "--verify", code=1)
+        assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"options": {}, "unit": 3}', '{"unit": 3}'])
+def test_a_plan_that_is_damaged(source, tmp_path, text, capsys):
+    work = tmp_path / "out" / ".prepare"
+    work.mkdir(parents=True)
+    (work / "plan.json").write_text(text)
+    prepare(source, tmp_path / "out", code=1)
+    assert f"error: cannot read '{work}/plan.json': " in (err := capsys.readouterr().err)
+    assert err.endswith(f"; remove '{tmp_path}/out' and begin again\n")
 
 
 class Interrupted(BaseException):
@@ -325,10 +466,7 @@ def test_stopped_anywhere_and_gone_on_with(source, tmp_path, form, after, monkey
     prepare(source, tmp_path / "out", *options)
     assert len(count) == 8 - after // 2 * 2
     whole, out = files(tmp_path / "whole"), files(tmp_path / "out")
-    assert whole.keys() == out.keys()
-    assert all(whole[name] == out[name] for name in whole if name != "index.npz")
-    first, second = (Index.load(tmp_path / name / "index.npz") for name in ("whole", "out"))
-    assert first.names == second.names and all((first[key] == second[key]).all() for key in first.columns)
+    assert whole == out
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -346,8 +484,12 @@ def test_stopped_at_the_very_end(source, tmp_path, form, moment, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(owner, name, stopping)
         prepare(source, out, "--format", form, "--short-side", 32)
+    (out / ".writing-index.npz").write_bytes(b"half of")  # what SIGKILL leaves
+    (out / ".writing-classes.txt").write_bytes(b"ca")
     prepare(source, out, "--format", form, "--short-side", 32, "--verify")
     assert len(SOURCES[form](out)) == 8 and not (out / ".prepare").exists()
+    if name == "save":
+        assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.slow

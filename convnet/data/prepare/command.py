@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def prepare_folder(args: argparse.Namespace, console: Console) -> int:
     return _all(args, console, _folders(Path(args.source), Path(args.output), args.allow_empty))
 
 
-def _all(args: argparse.Namespace, console: Console, parts: Iterator[Part]) -> int:
+def _all(args: argparse.Namespace, console: Console, parts: Iterable[Part]) -> int:
     """Prepare each part, and verify it where that is asked for."""
     recipe, wrong = _recipe(args), 0  # before the first part is opened: options that cannot be are told at once
     for target, source, names in parts:
@@ -89,7 +89,7 @@ def _all(args: argparse.Namespace, console: Console, parts: Iterator[Part]) -> i
             console.say(fault)
             wrong += 1
     if args.verify:
-        console.say(f"{wrong} images are not as they were written" if wrong else "every image is as it was written")
+        console.say(f"{wrong} images or files are not as they were written" if wrong else "all is as it was written")
     return int(wrong > 0)
 
 
@@ -155,17 +155,17 @@ def _imagenet(args: argparse.Namespace, console: Console) -> Iterator[Part]:
 
 
 def _folders(root: Path, target: Path, allow_empty: bool) -> Iterator[Part]:
-    """The dataset in a folder, or each of those in its folders; the classes of the first are those of all."""
+    """The dataset in a folder, or each of those in its folders; the classes of the first are those of all.
+
+    All are opened before one is prepared: a fault of the last is told at once.
+    """
     if target.resolve().is_relative_to(root.resolve()):
         raise DataError(f"'{target}' lies in '{root}', whose images are to be prepared")
-    parts = _parts(root) if root.is_dir() else []
-    if not parts:
-        yield _part(root, target, None, allow_empty)
-    classes: tuple[str, ...] | None = None
-    for name in parts:
-        part = _part(root / name, target / name, classes, allow_empty)
-        classes = part[1].classes
-        yield part
+    names = _parts(root) if root.is_dir() else []
+    parts = [] if names else [_part(root, target, None, allow_empty)]
+    for name in names:
+        parts.append(_part(root / name, target / name, parts[0][1].classes if parts else None, allow_empty))
+    yield from parts
 
 
 def _parts(root: Path) -> list[str]:

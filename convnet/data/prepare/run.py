@@ -7,6 +7,7 @@ DIR/index.npz, and the folder is removed.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from convnet.data.errors import DataError, DecodeError
 from convnet.data.prepare.names import prepared_names
 from convnet.data.prepare.recipe import Made, Recipe, Task, make_all
 from convnet.data.prepare.writers import WRITERS, Sample
-from convnet.data.sources.base import EncodedSource
+from convnet.data.sources.base import EncodedSource, Place
 from convnet.data.sources.index import NAME, Index, digest, joined
 from convnet.formats.files import writing
 from convnet.processes import in_processes
@@ -62,12 +63,12 @@ def prepare(job: Job, bar: Bar, warn: Callable[[str], None]) -> bool:
         shutil.rmtree(job.target / WORK, ignore_errors=True)  # of a run that was killed at the very end
         return False
     if left := sorted(path.name for path in job.target.iterdir()) if not (job.target / WORK).exists() else []:
-        raise DataError(f"'{job.target}' is not empty: it holds '{left[0]}'")
+        raise DataError(f"'{job.target}' is not empty: it holds '{left[0]}', and no {NAME}, as a prepared folder does")
     with _work_folder(job.target) as work:
-        plan = _plan(job, work, options)
+        unit = _plan(job, work, options)
         shuffled = job.recipe.format == "shards" and job.recipe.shuffle
         order = permutation(ORDER_SEED, 0, len(job.source)) if shuffled else np.arange(len(job.source))
-        units = [order[first : first + plan["unit"]] for first in range(0, len(order), plan["unit"])]
+        units = [order[first : first + unit] for first in range(0, len(order), unit)]
         _write_units(job, work, units, bar)
         _finish(job, work, units, options, warn)
     shutil.rmtree(job.target / WORK)
@@ -89,9 +90,18 @@ def _work_folder(target: Path) -> Iterator[Path]:
 
 
 def _fingerprint(job: Job) -> str:
-    """Of what is prepared: other images, labels or classes have another."""
+    """Of what is prepared: other images, labels or classes have another; of images, their names and sizes count."""
+    sizes = np.array([_bytes(job.source.place(index)) for index in range(len(job.source))], np.int64)
     text = "\0".join([*job.names, "", *job.source.classes])
-    return digest(text.encode("utf-8", "surrogateescape") + job.source.labels.tobytes()).hex()
+    return digest(text.encode("utf-8", "surrogateescape") + job.source.labels.tobytes() + sizes.tobytes()).hex()
+
+
+def _bytes(place: Place) -> int:
+    """The size of an encoded image; -1 where there is no file."""
+    try:
+        return os.stat(place.path).st_size if place.size < 0 else place.size
+    except OSError:
+        return -1
 
 
 def _check_same(target: Path, found: Any, wanted: dict[str, Any]) -> None:
@@ -104,17 +114,20 @@ def _check_same(target: Path, found: Any, wanted: dict[str, Any]) -> None:
         raise DataError(f"'{target}' was prepared with {', '.join(changed)}; remove it, or choose another folder")
 
 
-def _plan(job: Job, work: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """What an earlier run decided, or what is decided now; a unit is so many images."""
+def _plan(job: Job, work: Path, options: dict[str, Any]) -> int:
+    """How many images a unit has, as an earlier run decided, or as is decided now; raises DataError."""
     path = work / PLAN
     if path.exists():
-        plan: dict[str, Any] = json.loads(path.read_text())
-        _check_same(job.target, plan["options"], options)
-        return plan
-    plan = {"options": options, "unit": _shard_images(job) if job.recipe.format == "shards" else UNIT}
+        try:
+            plan = json.loads(path.read_text())
+            _check_same(job.target, plan["options"], options)
+            return int(plan["unit"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"cannot read '{path}': {error!r}; remove '{job.target}' and begin again") from error
+    unit = _shard_images(job) if job.recipe.format == "shards" else UNIT
     with writing(path) as partial:
-        partial.write_text(json.dumps(plan))
-    return plan
+        partial.write_text(json.dumps({"options": options, "unit": unit}))
+    return unit
 
 
 def _shard_images(job: Job) -> int:

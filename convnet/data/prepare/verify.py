@@ -1,14 +1,21 @@
-"""Whether a prepared dataset still is what was written: every image is read, compared and decoded."""
+"""Whether a prepared dataset still is what was written: every image is read, compared and decoded.
+
+Then what lies around the images is looked at: names and labels in tar files, the header of the array.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from convnet.data.decode import decode
 from convnet.data.errors import DataError, DecodeError
 from convnet.data.sources.base import Place
 from convnet.data.sources.index import NAME, Index, digest
+from convnet.data.sources.raw import RawSource
+from convnet.data.sources.tars import scan
 from convnet.processes import in_processes
 
 PIECE = 64  # images that a process takes at a time
@@ -24,7 +31,7 @@ class Check:
 
 
 def verify(root: Path, bar: Callable[..., Any], workers: int = 0) -> list[str]:
-    """What is wrong, an image a line: it cannot be read, its bytes have changed, or it cannot be decoded."""
+    """What is wrong, an image or a file a line: it cannot be read, its bytes have changed, or it cannot be decoded."""
     if not (root / NAME).exists():
         raise DataError(f"'{root}' has no {NAME}: it is not prepared, or not to the end")
     index = Index.load(root / NAME)
@@ -33,7 +40,7 @@ def verify(root: Path, bar: Callable[..., Any], workers: int = 0) -> list[str]:
         for found in in_processes(_faults, _checks(root, index), workers):
             wrong += [fault for fault in found if fault]
             shown.update(len(found))
-    return wrong
+    return wrong or _around(root, index, workers)
 
 
 def _checks(root: Path, index: Index) -> Iterator[Check]:
@@ -62,3 +69,41 @@ def _fault(place: Place, expected: bytes, encoded: bool) -> str:
     except DecodeError as error:
         return str(error)
     return ""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A tar file, and what the index says of it."""
+
+    path: Path
+    index: Index
+
+
+def _around(root: Path, index: Index, workers: int) -> list[str]:
+    """What is wrong with files whose images are as they were."""
+    if index.meta["format"] == "raw":
+        try:
+            RawSource(root, allow_empty=True)
+        except DataError as error:
+            return [str(error)]
+    if index.meta["format"] != "shards":
+        return []
+    shards = (
+        Shard(root / file["name"], index.take(np.flatnonzero(index["shard"] == number)))
+        for number, file in enumerate(index.meta["files"])
+    )
+    return [fault for fault in in_processes(_shard_fault, shards, workers) if fault]
+
+
+def _shard_fault(shard: Shard) -> str:
+    try:
+        found, expected = _samples(scan(shard.path)), _samples(shard.index)
+    except DataError as error:
+        return str(error)
+    odd = sorted(found ^ expected)
+    return f"'{shard.path}': place, name or label of '{odd[0][1]}' differ from the index" if odd else ""
+
+
+def _samples(index: Index) -> set[tuple[int, str, int, int]]:
+    columns = (index[name].tolist() for name in ("offset", "size", "label"))
+    return {(offset, name, size, label) for name, offset, size, label in zip(index.names, *columns, strict=True)}

@@ -73,11 +73,11 @@ class Index:
         """Where the encoded image of a row lies in its file, of which this is the path."""
         return Place(file, self.names[row], int(self["offset"][row]), int(self["size"][row]))
 
-    def save(self, path: Path) -> None:
-        """Write it beside and rename it, so that it is whole or not there."""
+    def save(self, path: Path, *, shared: bool = False) -> None:
+        """Write the file; it is whole or not there. shared: several processes may do so at the same time."""
         arrays = {"meta": np.array(json.dumps({"version": VERSION, **self.meta})), "names": _joined(self.names)}
         columns: dict[str, Any] = {**arrays, **self.columns}
-        with writing(path, shared=True) as partial, partial.open("wb") as file:
+        with writing(path, shared=shared) as partial, partial.open("wb") as file:
             np.savez(file, **columns)
 
     @classmethod

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 from convnet.data.errors import DataError
 from convnet.data.sources.base import EncodedSource, Handles, Place, check_folder, some
 from convnet.data.sources.classes import indexed
-from convnet.data.sources.index import NAME, Index, joined, stat_file
+from convnet.data.sources.index import NAME, Index, digest, joined, stat_file
 from convnet.data.sources.listing import kept_in
-from convnet.data.sources.tars import members, scan
+from convnet.data.sources.tars import scan
 
 log = logging.getLogger(__name__)
 
@@ -101,14 +101,11 @@ def check_prepared(root: Path, index: Index, files: Sequence[Path]) -> None:
 
 def _check_ends(path: Path, index: Index, samples: np.ndarray) -> None:
     ordered = samples[np.argsort(index["offset"][samples])]
-    with path.open("rb") as file:
-        for sample in (ordered[0], ordered[-1]) if len(ordered) else ():
-            offset, size = int(index["offset"][sample]), int(index["size"][sample])
-            file.seek(offset - 512)
-            member = next(members(file, index.meta["files"][index["shard"][sample]]["size"], str(path)), None)
-            name = index.names[sample]
-            if member is None or (member.offset, member.size) != (offset, size) or not member.name.startswith(name):
-                raise DataError(f"'{path}' is not the shard that its index is of: expected '{name}' at {offset}")
+    for sample in (ordered[0], ordered[-1]) if len(ordered) else ():
+        place = index.place(int(sample), str(path))
+        if digest(place.read()) != index["digest"][sample].tobytes():
+            at = f"expected '{place.name}' at {place.offset}"
+            raise DataError(f"'{path}' is not the shard that its index is of, or is damaged: {at}")
 
 
 def _make(root: Path, files: Sequence[Path]) -> Index:
@@ -125,7 +122,7 @@ def _make(root: Path, files: Sequence[Path]) -> Index:
     for path in (root / NAME, _elsewhere(root)):
         try:
             if path:
-                index.save(path)
+                index.save(path, shared=True)
                 break
         except OSError as error:
             log.debug("%s: %s", path, error)
