@@ -28,7 +28,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from convnet.errors import UserError, naming
-from convnet.formats.files import writing
+from convnet.formats.files import flush, writing
 
 FORMAT = 1
 WEIGHTS, MOMENTUM, CONFIG, STATE = "weights.safetensors", "momentum.safetensors", "config.yaml", "state.json"
@@ -93,7 +93,7 @@ def save(
     files = {name: _fingerprint(temporary / name) for name in names}
     _write(temporary / STATE, json.dumps({"format": FORMAT, **state, "files": files}, indent=1, allow_nan=False))
     for name in (*files, STATE, "."):
-        _flush(temporary / name)
+        flush(temporary / name)
     if final.exists():
         old = folder / f"{TEMPORARY}{final.name}{REPLACED}"
         shutil.rmtree(old, ignore_errors=True)
@@ -102,7 +102,7 @@ def save(
         shutil.rmtree(old)
     else:
         temporary.rename(final)
-    _flush(folder)
+    flush(folder)
     return final
 
 
@@ -241,13 +241,3 @@ def _damage(expected: dict[str, int], found: dict[str, int]) -> str:
     if found["bytes"] != expected["bytes"]:
         return f"expected {expected['bytes']} bytes, found {found['bytes']}"
     return f"expected CRC {expected['crc32']:08x}, found {found['crc32']:08x}"
-
-
-def _flush(path: Path) -> None:
-    """Have the disk take a file, or the entries of a folder."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with naming(path):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -24,3 +24,11 @@ def view(buffer: Any, shape: tuple[int, ...], layout: str = "") -> Any:
         return buffer.reshape(shape)
     order = LAYOUTS[layout]  # each of these permutations is its own inverse
     return buffer.reshape([shape[axis] for axis in order]).transpose(order)
+
+
+def scale(dx: Map, beta: float) -> None:
+    """dx = beta * dx, which is not read where beta is 0."""
+    if beta == 0:
+        dx[...] = 0
+    else:
+        dx *= beta

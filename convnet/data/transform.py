@@ -143,17 +143,13 @@ class Transform:
     def _fit(self, window: Pixels, draws: NDArray[np.uint32], out: NDArray[np.uint8]) -> None:
         """A sample of a part of an image; into a cell as it is, unless that is too large."""
         height, width, _ = window.shape
-        if (
-            self.cells
-            and height <= MOST * self.height
-            and width <= MOST * self.width
-            and window.size <= len(out) - HEAD
-        ):
+        small = height <= MOST * self.height and width <= MOST * self.width and window.size <= len(out) - HEAD
+        if not (self.cells and small):
+            window = fitted(window, (self.width, self.height))
+        if self.cells:
             pack(window, out)
-        elif self.cells:
-            pack(fitted(window, (self.width, self.height)), out)
         else:
-            copy(fitted(window, (self.width, self.height)), out)
+            copy(window, out)
             self.finish(out, draws)
 
     def finish(self, out: Pixels, draws: NDArray[np.uint32]) -> None:

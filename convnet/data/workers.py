@@ -30,7 +30,7 @@ from convnet.data.errors import DataError
 from convnet.data.fill import Broken, Filler
 
 WORKERS = ("threads", "processes")  # what a pipeline may decode with
-LONGEST = 16  # samples of a piece: what a cancelled batch is still waited for
+LONGEST = 16  # samples of a piece: what a thread is waited for when its batch is cancelled; a process, AHEAD times
 AHEAD = 2  # pieces that a process is sent: one to work on, and one so that it need not wait for this process
 PIECE = struct.Struct("=iii")  # number of the array, first sample, samples
 OURS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # sent to the whole group, they are for the parent to answer

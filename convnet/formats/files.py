@@ -21,7 +21,7 @@ def writing(target: Path, *, shared: bool = False) -> Iterator[Path]:
     with naming(target, partial):
         try:
             yield partial
-            _flush(partial)
+            flush(partial)
             os.replace(partial, target)
         finally:
             partial.unlink(missing_ok=True)
@@ -35,7 +35,11 @@ def check_place(target: Path) -> None:
         raise UserError(f"{target}: there is no folder '{target.parent}'")
 
 
-def _flush(path: Path) -> None:
-    """To the disk, so that a file which has its name survives the loss of power with what is in it."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+def flush(path: Path) -> None:
+    """Have the disk take a file, or the entries of a folder, so that they survive the loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with naming(path):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

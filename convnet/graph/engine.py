@@ -328,8 +328,9 @@ class Engine:
     def feed(self, *, step: int, offset: int, evaluated: bool = False, **inputs: Any) -> None:
         """Bring in a batch of n samples, of which `offset` come before in this step.
 
-        inputs: pixels uint8 [n, H, W, C]; labels int32 [n]; where the network's input is not the whole, upright image,
-        corner int32 [n, 2] and mirror uint8 [n]; and in training what its feed adds (`layers.data.per_sample`).
+        inputs: pixels uint8 [n, H, W, C], or cells uint8 [n, bytes]; labels int32 [n]; where the network's input is not
+        the whole, upright image, corner int32 [n, 2] and mirror uint8 [n]; and in training what its feed adds
+        (`layers.data.per_sample`).
         """
         feed = self.store.fed(len(inputs["labels"]), evaluated=evaluated)
         given = {name: np.zeros(feed[name].shape) for name in ("corner", "mirror")} | inputs

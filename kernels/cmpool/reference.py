@@ -3,8 +3,7 @@
 import numpy as np
 
 from kernels.cmpool.geometry import Cmpool
-from kernels.layout import Map
-from kernels.pool.reference import scale
+from kernels.layout import Map, scale
 
 
 def _group(g: Cmpool, o: int) -> range:

@@ -30,8 +30,10 @@ def _tiles(g: Prepare) -> Launch:
 
 @RESAMPLE.variant("resample.cu")
 def tiles(g: Resample) -> Launch:
-    define = (("ROWS", 16), ("COLUMNS", 32), ("CHANNELS", g.channels), ("MOST", MOST), ("HEAD", HEAD))
-    return Launch((ceil_div(g.width, 32) * ceil_div(g.height, 16) * g.batch,), (THREADS,), define=define)
+    rows, columns = 16, 32
+    blocks = ceil_div(g.width, columns) * ceil_div(g.height, rows) * g.batch
+    define = (("ROWS", rows), ("COLUMNS", columns), ("CHANNELS", g.channels), ("MOST", MOST), ("HEAD", HEAD))
+    return Launch((blocks,), (THREADS,), define=define)
 
 
 @PREPARE.variant("prepare.cu")

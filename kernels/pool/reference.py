@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.layout import Map
+from kernels.layout import Map, scale
 from kernels.pool.geometry import Pool
 
 
@@ -40,14 +40,6 @@ def _area(g: Pool, dtype: Any) -> np.ndarray:
     rows = _extent(g.height, g.out_h, g.size_h, g.stride_h, g.start_h, g.count_pad)
     columns = _extent(g.width, g.out_w, g.size_w, g.stride_w, g.start_w, g.count_pad)
     return np.maximum(np.outer(rows, columns), 1).astype(dtype)[None, :, :, None]
-
-
-def scale(dx: Map, beta: float) -> None:
-    """dx = beta * dx, which is not read where beta is 0."""
-    if beta == 0:
-        dx[...] = 0
-    else:
-        dx *= beta
 
 
 def max_forward(g: Pool, x: Map, y: Map) -> None:

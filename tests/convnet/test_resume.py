@@ -189,7 +189,7 @@ def test_a_full_disk_names_the_file_and_the_checkpoint_that_is_good(folder, stra
 @pytest.mark.parametrize("call", range(8, 18))
 def test_killed_while_saving(call, folder, straight):
     """At each flush of the second checkpoint: the first one stays valid, nothing half-written is taken for one."""
-    stopped = signalled("convnet.checkpoint:_flush", signal.SIGKILL, call, "train", "toy.yaml", cwd=folder)
+    stopped = signalled("convnet.checkpoint:flush", signal.SIGKILL, call, "train", "toy.yaml", cwd=folder)
     assert stopped.returncode == -signal.SIGKILL
     out, _ = convnet("train", "toy.yaml", "--resume", cwd=folder)
     assert "(step 4, " in out or "(step 8, " in out

@@ -129,7 +129,7 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path):
 )
 @pytest.mark.parametrize("call", [1, 4])
 def test_an_import_that_was_interrupted_can_be_repeated(call, number, code, few, tmp_path):
-    place = "convnet.checkpoint:_flush"
+    place = "convnet.checkpoint:flush"
     assert signalled(place, number, call, *few, "-o", "a", cwd=tmp_path).returncode == code
     assert (tmp_path / "a").exists() == (code < 0)  # Ctrl-C leaves nothing behind
     convnet(*few, "-o", "a", cwd=tmp_path)

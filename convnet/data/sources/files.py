@@ -98,13 +98,13 @@ def walk(folder: str, odd: Odd, above: frozenset[tuple[int, int]] = frozenset())
         return
     folders, files = [], []
     for entry in list_folder(folder):
-        if is_dead(entry):
+        if dead := is_dead(entry):
             odd.dead.append(entry.path)
         if is_folder(entry):
             folders.append(entry.path)
         elif is_image(entry):
             files.append(entry.name)
-        elif not is_dead(entry):
+        elif not dead:
             odd.others[os.path.splitext(entry.name)[1] or "no extension"] += 1
     yield folder, sorted(files)
     for path in folders:
