@@ -110,6 +110,11 @@ def engine_maker(
     return make
 
 
+def timed_maker(config: Config, network: Network, backend: Any) -> choose.MakeEngine:
+    """As `engine_maker`, of engines to be planned or timed: images in the config's form, which need not be there."""
+    return engine_maker(config, network, forms=make_forms(config, network, backend), planned=True)
+
+
 def make_input(engine: Engine, count: int) -> Any:
     """Run training up to the network's input, of so many samples that it was fed: [C, H, W, n] on the device."""
     executor, name = engine.executor("loss", count), engine.network.data[0].name
@@ -166,7 +171,10 @@ def _named_in(split: Split, told: str) -> tuple[str, str]:
 def make_forms(
     config: Config, network: Network, backend: Any, train: Source | None = None, val: Source | None = None
 ) -> tuple[Form, Form]:
-    """What samples of training and validation come as: with the work left that a GPU, if there is one, does faster."""
+    """What samples of training and validation come as: with the work left that a GPU, if there is one, does faster.
+
+    train, val: None where the images need not be there; they are not taken to come uncut then.
+    """
     transform = replace(make_transform(config, config.data.train, network), policy=inputs.policy(config.data.train))
     of_train = choose_form(train, transform, cells=getattr(backend, "arch", None) is not None)
     if val is None:

@@ -21,10 +21,19 @@ def received(receive: Callable[[int], None]) -> Iterator[None]:
 
 
 class StopRequest:
-    """Whether a signal came, and which: `code` is the exit status that belongs to it, 0 before."""
+    """Whether a run is to stop.
+
+    code: the exit status that belongs to the signal that came, 0 before.  failed: something else wants it to stop.
+    """
 
     def __init__(self) -> None:
         self.code = 0
+        self.failed = False
+
+    @property
+    def status(self) -> int:
+        """0 to go on."""
+        return self.code or int(self.failed)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def summarize(config: Config, backend: Any, *, explained: bool = False, world: i
 def choice_table(config: Config, network: Network, planner: Any, links: Links) -> str:
     """What a step costs for each way in which the network can be divided among ranks, as the model predicts."""
     found = choose.choices(network, 0, links.size, *session.divided(config, fc="auto", scheme="auto"))
-    rows = choose.rows(choose.predict(found, session.engine_maker(config, network, planned=True), planner, links))
+    rows = choose.rows(choose.predict(found, session.timed_maker(config, network, planner), planner, links))
     each = f"{links.bandwidth / 1e9:g} GB/s and {links.latency * 1e6:g} us to each other"
     return f"{table(rows, right=6)}\nof {links.size} ranks with {each}, as predicted"
 

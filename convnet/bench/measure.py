@@ -12,6 +12,7 @@ import numpy as np
 from convnet.graph.engine import Engine
 from convnet.graph.executor import Executor
 from convnet.graph.plan import ProgramPlan
+from convnet.parallel.choose import noise
 from convnet.parallel.communicator import Communicator, Silent
 from convnet.parallel.model import moves
 from kernels.backend import cupy
@@ -71,7 +72,7 @@ def _between(marks: Sequence[Any]) -> list[float]:
 
 
 def measure(engine: Engine, silent: bool = False) -> Measured:
-    """A step of an engine's full batch, on images without content; all ranks of its communicator measure together.
+    """A step of an engine's full batch, on random images; all ranks of its communicator measure together.
 
     silent: its communicator moves nothing anyway.
     """
@@ -91,11 +92,9 @@ def measure(engine: Engine, silent: bool = False) -> Measured:
 
 def prepare(engine: Engine) -> None:
     """Inputs and weights that make ordinary numbers, and everything compiled."""
-    inputs, rng = engine.blank(), np.random.default_rng(0)
-    inputs["pixels"] = rng.integers(0, 256, inputs["pixels"].shape, np.uint8)
-    inputs["labels"] = rng.integers(0, max(engine.network.outputs, 1), inputs["labels"].shape).astype(np.int32)
+    inputs, rates = noise(engine), np.zeros((len(engine.parameters), 4), np.float32)
     engine.initialize()
-    engine.train(**inputs, step=0, rates=np.zeros((len(engine.parameters), 4), np.float32), total=engine.batch_size)
+    engine.train(**inputs, step=0, rates=rates, total=engine.batch_size)
 
 
 def step_seconds(backend: Any, executors: Sequence[Executor]) -> list[float]:

@@ -90,13 +90,17 @@ class Bench:
 
     def _measure(self, scaling: str, count: int, images: int, communicator: Communicator | None) -> None:
         if communicator:
-            config, network = self._at(images)
-            make = session.engine_maker(config, network, planned=True)
-            for choice in session.divisions(config, network, communicator):
-                engine = make(self.backend, communicator, choice.division)
+            for divided, engine in self._engines(images, communicator):
                 measured = measure(engine, silent=count == 1)
-                self.found.rows.append(self._row(scaling, choice.name, engine, measured))
+                self.found.rows.append(self._row(scaling, divided, engine, measured))
         self.control.barrier()
+
+    def _engines(self, images: int, communicator: Communicator) -> Iterator[tuple[str, Engine]]:
+        """One for each way to divide the network, with its name; images: of a batch."""
+        config, network = self._at(images)
+        make = session.timed_maker(config, network, self.backend)
+        for choice in session.divisions(config, network, communicator):
+            yield choice.name, make(self.backend, communicator, choice.division)
 
     def _row(self, scaling: str, divided: str, engine: Engine, measured: Measured) -> Row:
         ranks, supposed = engine.communicator.size, None
@@ -118,18 +122,12 @@ class Bench:
         if not links.bandwidth:
             links = replace(self.links, nodes=links.nodes, gpus=links.gpus, between=links.between)
         for batch in self.asked.batches if self.control.rank == 0 else ():
-            _, _, alone = next(self._timed(batch, Solo()))
-            for divided, engine, measured in self._timed(batch * links.size, Silent(0, links.size)):
+            alone = measure(next(self._engines(batch, Solo()))[1], silent=True)
+            for divided, engine in self._engines(batch * links.size, Silent(0, links.size)):
+                measured = measure(engine, silent=True)
                 times = simulate(choose.steps_of(engine), measured.steps, links)
                 efficiency = alone.total / times.total
                 self.found.larger.append(Larger(links, divided, engine.batch_size, times, efficiency))
-
-    def _timed(self, images: int, communicator: Communicator) -> Iterator[tuple[str, Engine, Measured]]:
-        config, network = self._at(images)
-        make = session.engine_maker(config, network, planned=True)
-        for choice in session.divisions(config, network, communicator):
-            engine = make(self.backend, communicator, choice.division)
-            yield choice.name, engine, measure(engine, silent=True)
 
 
 def _efficiencies(rows: Sequence[Row]) -> None:

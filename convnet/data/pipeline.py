@@ -31,11 +31,13 @@ from convnet.data.sources import UNLABELLED, PixelSource, Source
 from convnet.data.transform import Transform
 from convnet.data.workers import LONGEST, WORKERS, SharedArray, Workers
 from convnet.parallel.shares import longest
+from kernels.op import ceil_div
 from layers.data import per_sample
 
 log = logging.getLogger(__name__)
 POLICIES = ("error", "skip", "defer")
-TASKS_PER_THREAD = 2  # of the batches in flight: enough that none waits for another; each costs as much as an image
+TASKS_PER_THREAD = 4  # of the batches in flight, so that all have some to the end; each costs as much as an image
+IN_FLIGHT = 32  # images for each thread: one of 20 megapixels takes as long as 30 others, and none waits for it
 LEAST_BYTES = 4 << 20  # of a piece that is only copied: half a millisecond
 STARVED = 0.02  # of the time between two batches: with more spent waiting, one more thread is set to work
 Pin = Callable[[NDArray[np.uint8]], Callable[[], object]]  # array -> function that undoes it
@@ -65,7 +67,7 @@ class Pipeline:
     processor.
     workers: "threads"; or "processes", which do not wait for each other's Python, but each take memory and time to
     start.  They have no cache, and are not used where there is nothing to decode.
-    prefetch: batches filled ahead of the consumer's.
+    prefetch: batches filled ahead of the consumer's; None: 2, and where images are decoded as many as keep all busy.
     on_error: "error" raises DecodeError at the first image that cannot be decoded.  "skip" keeps its place in the
     order, with pixels 0 and label -1, so that it has no loss and is not counted, and neither the other samples nor
     a resumed run shift; it is logged once and listed in `broken`.  "defer" does so without logging, for a consumer that
@@ -95,7 +97,7 @@ class Pipeline:
         threads: int | None = None,
         cpus: int | None = None,
         workers: str = "threads",
-        prefetch: int = 2,
+        prefetch: int | None = None,
         on_error: str = "error",
         cache: int | str = "auto",
         views: int = 1,
@@ -117,7 +119,7 @@ class Pipeline:
         take_over_pillow_limits()
         self.source, self.batch_size = source, batch_size
         self.seed, self.train, self.drop_last, self.on_error = seed, train, drop_last, on_error
-        self.rank, self.world, self.prefetch = rank, world, prefetch
+        self.rank, self.world = rank, world
         self.threads = threads or cpus or available_cpus()
         self.processes = workers == "processes" and not isinstance(source, PixelSource)
         self.cache = Cache("off" if self.processes else cache, len(source))
@@ -127,12 +129,16 @@ class Pipeline:
         self.augment = augment or Augment((transform.channels, transform.height, transform.width))
         self.transform, self.shape = self._filler.transform, self._filler.shape
         local = longest(batch_size, world, self.augment.unit)
+        least = 0 if isinstance(source, PixelSource) else ceil_div(IN_FLIGHT * self.threads, local) - 1
+        self.prefetch = max(2, least) if prefetch is None else prefetch
         of_sample = per_sample(*self.augment.shape)
         extras = {name: of_sample[name] for name in self.augment.names}
         self._shared: list[SharedArray] = []
         self._unpin: list[Callable[[], object]] = []
         of_pixels = functools.partial(self._share, pin) if self.processes else allocate
-        self._slots = [Slot.new(local, views, self.shape, allocate, of_pixels, extras) for _ in range(prefetch + 2)]
+        self._slots = [
+            Slot.new(local, views, self.shape, allocate, of_pixels, extras) for _ in range(self.prefetch + 2)
+        ]
         self._next = 0  # the slot whose turn it is
         self._queue: deque[Work] = deque()
         self._workers = Workers(self._filler, self._shared, self.threads) if self.processes else None
@@ -158,28 +164,36 @@ class Pipeline:
     def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from position `start` in its order on.
 
-        A batch is valid until the next but one is asked for, or another iteration begins, which ends this one.
+        A batch is valid until the next but one is asked for, or another iteration begins, which ends this one, as
+        close() does: RuntimeError.
         """
         self._cancel()
         if self._closed:
             raise RuntimeError("the pipeline is closed")
         queue = self._queue = deque()
-        order = self._order(epoch)
         ahead = spans(len(self.source), self.batch_size, self.drop_last, start)
         try:
+            order = self._order(epoch)
             while True:
-                if queue is not self._queue:
-                    raise RuntimeError("this iteration was ended by a newer one, or by close()")
+                self._check(queue)
                 while len(queue) <= self.prefetch and (span := next(ahead, None)):
                     queue.append(self._begin(epoch, order, *span))
                 if not queue:
                     return
                 self._finish(queue[0])
+                self._check(queue)  # a batch that was cancelled is not full
                 work = queue.popleft()
                 yield from work.slot.batches(work.count, epoch, work.position, work.total)
+        except Exception:
+            self._check(queue)  # what failed because close() ended it, on another thread, is told as that
+            raise
         finally:
             if queue is self._queue:
                 self._cancel()
+
+    def _check(self, queue: deque[Work]) -> None:
+        if self._closed or queue is not self._queue:
+            raise RuntimeError("this iteration was ended by a newer one, or by close()") from None
 
     @property
     def fault(self) -> DecodeError | None:
@@ -194,11 +208,11 @@ class Pipeline:
         return DataError(f"{text}; the first: {own[0][1]}" if own else text)
 
     def close(self) -> None:
-        """End all threads and processes; takes no longer than the decoding of one image."""
-        if self._workers and not self._closed:
+        """End all threads and processes, on any thread; takes no longer than the decoding of one image."""
+        self._closed = True
+        if self._workers:
             self._workers.close()
         self._cancel()
-        self._closed = True
         self._pool.shutdown(wait=True, cancel_futures=True)
         for slot in self._slots:
             slot.reclaim()
@@ -243,7 +257,7 @@ class Pipeline:
     def _pieces(self, count: int) -> Iterator[slice]:
         """What each task fills of a batch of `count` samples."""
         size = max(1, min(LONGEST, count * (self.prefetch + 1) // (self.threads * TASKS_PER_THREAD)))
-        if not self.processes and self._filler.images is not None:
+        if self._filler.images is not None and self.transform.crop != "resized" and not self.transform.policy:
             size = max(size, LEAST_BYTES // prod(self.shape))
         return (slice(first, min(first + size, count)) for first in range(0, count, size))
 
@@ -279,10 +293,11 @@ class Pipeline:
 
     def _cancel(self) -> None:
         """End the filling of all batches that were not delivered."""
-        for work in self._queue:
+        queue = list(self._queue)  # to which a consumer on another thread may still add
+        for work in queue:
             work.cancelled = True
             for _, task in work.tasks:
                 task.cancel()
-        for work in self._queue:
+        for work in queue:
             wait([task for _, task in work.tasks])
         self._queue = deque()

@@ -138,7 +138,17 @@ class _Desk(threading.Thread):
                 continue
 
     def run(self) -> None:
-        """Until all processes have ended."""
+        """Until all processes have ended; whatever fails here is an error of all pieces, which would wait for ever."""
+        try:
+            self._listen()
+        except Exception as error:
+            fault = DataError(f"decoding by processes failed: {type(error).__name__}: {error}")
+            fault.__cause__ = error
+            self._fail(fault)
+        for worker in self.workers:
+            worker.pipe.close()
+
+    def _listen(self) -> None:
         with selectors.DefaultSelector() as selector:
             for worker in self.workers:
                 selector.register(worker.pipe, selectors.EVENT_READ, worker)
@@ -153,24 +163,29 @@ class _Desk(threading.Thread):
                         self._answered(key.data, answer)
 
     def _answered(self, worker: _Worker, answer: bytes) -> None:
+        found = pickle.loads(answer) if answer else {}  # first: what fails here is told to the futures under way
         with self._lock:
             if self._fault:  # of which all futures have heard
                 return
             future = worker.under_way.popleft()
-            self._free.append(worker)
-            self._hand_out()
-        found = pickle.loads(answer) if answer else {}
         if isinstance(found, Exception):
             future.set_exception(found)
         else:
             future.set_result(found)
+        with self._lock:
+            self._free.append(worker)
+            self._hand_out()
 
     def _lost(self, ended: _Worker) -> None:
-        """A process has ended: nothing more is done."""
         if not self.closing:
             ended.process.join(1)
+        how = f"a decoding process ended: {_how(ended.process.exitcode)}"  # unknown where close() has asked before
+        self._fail(DataError("the pipeline is closed" if self.closing else how))
+
+    def _fail(self, fault: DataError) -> None:
+        """Nothing more is done, and nothing is sent."""
         with self._lock:
-            self._fault = self._fault or DataError(f"a decoding process ended: {_how(ended.process.exitcode)}")
+            self._fault = self._fault or fault
             for worker in self.workers:
                 while worker.under_way:
                     worker.under_way.popleft().set_exception(self._fault)
@@ -178,7 +193,7 @@ class _Desk(threading.Thread):
 
 
 def _end(desk: _Desk) -> None:
-    """End processes, whatever they do."""
+    """End processes, whatever they do; and with them the desk, which may be the thread that this is called on."""
     desk.closing = True
     for worker in desk.workers:
         worker.process.kill()
@@ -186,8 +201,6 @@ def _end(desk: _Desk) -> None:
         worker.process.join()
     if desk.ident and desk is not threading.current_thread():
         desk.join()
-    for worker in desk.workers:
-        worker.pipe.close()
 
 
 class _Files:
@@ -227,7 +240,8 @@ def _serve(pipe: Connection, filler: Filler, arrays: list[NDArray[np.uint8]]) ->
 
 
 def _how(code: int | None) -> str:
-    if code is not None and code < 0:
-        name = signal.Signals(-code).name
-        return f"killed by {name}" + (", as when memory runs out" if name == "SIGKILL" else "")
-    return f"exit status {code}"
+    if code is None or code >= 0:
+        return f"exit status {code}"
+    known = -code in set(signal.Signals)  # real-time ones have no name
+    name = signal.Signals(-code).name if known else f"signal {-code}"
+    return f"killed by {name}" + (", as when memory runs out" if name == "SIGKILL" else "")

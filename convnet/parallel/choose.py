@@ -4,6 +4,7 @@ Each choice is planned as it would run, and its step list timed by the model of 
 best are then run for a few steps, and the fastest is taken; all ranks measure together and take the same.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from convnet.parallel.division import Division
 from convnet.parallel.model import Links, Times, links, machine, predicted, size_of, starts
 from convnet.parallel.passes import SCHEMES
 from convnet.parallel.placement import SHARD, Placement, homes
+from kernels.image import HEAD, MOST
+from layers.base import LABELS
 from layers.options import ConfigError
 
 CLOSE = 1.3  # times the predicted best: what is worth a measurement
@@ -99,8 +102,8 @@ def best(found: Sequence[Choice], make: MakeEngine, planner: Any, backend: Any, 
 
 
 def measure(engine: Engine) -> float:
-    """Seconds of a training step on images without content, as this rank sees it; all ranks measure together."""
-    inputs = engine.blank()
+    """Seconds of a training step on random images, as this rank sees it; all ranks measure together."""
+    inputs = noise(engine)
     rates = np.zeros((len(engine.parameters), 4), np.float32)
     started = 0.0
     for step in range(sum(STEPS)):
@@ -110,6 +113,22 @@ def measure(engine: Engine) -> float:
         engine.train(**inputs, step=step, rates=rates, total=engine.batch_size)
     engine.backend.synchronize()
     return (time.perf_counter() - started) / STEPS[1]
+
+
+def noise(engine: Engine) -> dict[str, np.ndarray]:
+    """Random images and labels: this rank's part of a whole batch of training.
+
+    Images in cells are as large as fits into these, and square, so that resizing takes about its usual time.
+    """
+    inputs, rng = engine.blank(), np.random.default_rng(0)
+    name = "cells" if "cells" in inputs else "pixels"
+    images = inputs[name] = rng.integers(0, 256, inputs[name].shape, np.uint8)
+    if name == "cells":
+        shape = engine.network.data[0].shape
+        side = math.isqrt((images.shape[1] - HEAD) // shape.channels)
+        images[:, :8].view(np.int32)[...] = min(side, MOST * shape.height), min(side, MOST * shape.width)
+    inputs[LABELS] = rng.integers(0, max(engine.network.outputs, 1), inputs[LABELS].shape, np.int32)
+    return inputs
 
 
 def _added(values: np.ndarray, backend: Any, communicator: Communicator) -> np.ndarray:

@@ -34,11 +34,13 @@ def clock(rank: int, seconds: float) -> Iterator[None]:
     """Within, MPI starts; a rank for which that takes longer is ended, and one of all ranks says so.
 
     mpi4py keeps Python's lock while it waits for the other ranks, so that no thread of this process could see that one
-    never comes: a process of its own does.
+    never comes: a process of its own does, in a session of its own, so that what a terminal sends to all (Ctrl-C)
+    leaves it alone.
     """
     text = f"rank {rank}: MPI has not started in {seconds:g} s: another rank is stopped, or did not come\n"
     words = str(seconds + min(rank, 2)), text if rank < 2 else "", str(os.getpid())
-    with subprocess.Popen([sys.executable, "-ISc", CLOCK, *words], stdin=subprocess.PIPE):  # which it ends with
+    line = [sys.executable, "-ISc", CLOCK, *words]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True):  # it ends with this pipe
         yield
 
 

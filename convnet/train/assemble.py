@@ -102,6 +102,7 @@ def make_extensions(job: Job, trainer: Trainer, table: RateTable) -> list[Extens
             "prepared_side": prepared_side(os.path.expanduser(getattr(job.config.data.train, "path", ""))),
         },
         states=lambda: {e.name: e.state() for e in extensions},
+        left_out=job.left_out,
         warn=job.console.warn,
     )
     return [*extensions, save]

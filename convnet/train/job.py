@@ -40,8 +40,12 @@ class Job:
 
     def heed(self) -> None:
         """Ask all ranks to stop, where there is a fault."""
-        if self.fault:
-            self.request.code = self.request.code or 1
+        self.request.failed = self.fault is not None
+
+    def left_out(self) -> list[int]:
+        """The training images that a fault of any rank has left out; all ranks ask together."""
+        own = sorted(self.train.broken) if self.train.fault else []
+        return sorted(set().union(*self.control.exchange(own)))
 
 
 def run_row(job: Job, per_epoch: int) -> dict[str, Any]:

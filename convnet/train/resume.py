@@ -2,9 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from convnet.checkpoint import CONFIG, Checkpoint
 from convnet.config import Config, ConfigError, differences, load_config
+from convnet.data import Pipeline
+from convnet.data.cache import Cache
 from convnet.data.decoders import chosen
+from convnet.data.fill import Filler
 from convnet.errors import UserError
 
 # A new value of these would not continue the run, but begin another: the order of samples and the meaning of a step.
@@ -51,6 +56,15 @@ def check_resume(
     for line in differences(old, config):
         if not line.startswith(("run.", "name:")):
             warn(f"the config has changed, its new value is used: {line}")
+
+
+def check_left_out(config: Config, found: Checkpoint, train: Pipeline, warn: Callable[[str], None]) -> None:
+    """Raise DecodeError where an image that the run has stopped for still cannot be read."""
+    filler = Filler(train.source, train.transform, Cache("off", len(train.source)))
+    for index in found.state.get("left_out", []) if config.data.train.on_error == "error" else ():
+        indices, out = np.array([index]), np.zeros((1, 1, *filler.shape), np.uint8)
+        filler.fill(indices, train.transform.draw(0, 0, indices), out)
+        warn(f"'{train.source.where(index)}' can be read now; the last steps before step {found.state['step']} lack it")
 
 
 def _value(config: Config, path: tuple[str, ...]) -> object:

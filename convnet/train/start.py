@@ -25,7 +25,7 @@ from convnet.train import loop
 from convnet.train.assemble import assembled
 from convnet.train.extensions.evaluate import Evaluate
 from convnet.train.job import Job, closing, opening
-from convnet.train.resume import check_resume, joined
+from convnet.train.resume import check_left_out, check_resume, joined
 
 
 def train(
@@ -93,6 +93,8 @@ def prepare(
 
     drop = config.train.last_batch == "drop"
     batches = pipeline(config.data.train, source, train=True, drop_last=drop, form=forms[0])
+    if found:
+        control.first(lambda: check_left_out(config, found, batches, console.warn))
     val = pipeline(config.data.val, val_source, form=forms[1]) if val_source else None
     return Job(config, overrides, run, console, request, engine, batches, val, found, control)
 
@@ -194,7 +196,8 @@ def execute(job: Job, explain: bool) -> int:
         with job.control.watched(job.config.parallel.timeout):
             loop.run(trainer, extensions)
         if any(job.control.exchange(job.fault is not None)):
-            job.console.warn(f"the run failed; step {trainer.step} is saved, --resume continues there")
+            saved = f"step {trainer.step} is saved"
+            job.console.warn(f"the run failed; {saved}, --resume continues there once the image can be read")
             job.control.settle(job.fault)
         broken = len(set().union(*job.control.exchange(sorted(job.train.broken))))
         job.console.say(closing(job, trainer, broken))

@@ -32,7 +32,7 @@ class Trainer:
     ):
         self.engine, self.batches, self.epochs, self.steps_per_epoch = engine, batches, epochs, steps_per_epoch
         self.request, self.control = request or StopRequest(), control or Control()
-        self.code = 0  # exit status of the signal that stops all ranks
+        self.code = 0  # exit status of what stops all ranks
         self.step = self.epoch = self.position = 0
         self.stop = False  # set between steps alone, so that all extensions see the same
         self.rates: np.ndarray = np.zeros((len(engine.parameters), 4), np.float32)
@@ -69,14 +69,14 @@ class Trainer:
         return self.epoch >= self.epochs
 
     def heed(self) -> None:
-        """Stop when all is done, or when a signal came; look at the clock."""
+        """Stop when all is done, or when asked to; look at the clock."""
         self.lap()
         self.stop = self.interrupted() or self.finished
         self.unsaved_seconds = self._clock - self._saved
 
     def interrupted(self) -> bool:
-        """Whether a signal came to any rank; all ranks ask together."""
-        self.code, self._clock = self.control.agree(self.request.code, self.seconds)
+        """Whether any rank is to stop; all ranks ask together."""
+        self.code, self._clock = self.control.agree(self.request.status, self.seconds)
         return self.code != 0
 
     def saved(self) -> None:

@@ -18,6 +18,8 @@ from convnet.data import cache as cache_module
 from convnet.data.advice import advice, remedies
 from convnet.data.batch import share, spans
 from convnet.data.cache import Cache
+from convnet.data.policy import Policy
+from convnet.data.workers import LONGEST
 from convnet.parallel.shares import longest
 
 TRAIN = Transform(3, 8, 8, pad=1, crop="random", mirror=True)
@@ -318,6 +320,45 @@ class TestEnding:
         for ended in (batches, pipeline.batches()):
             with pytest.raises(RuntimeError, match="close"):
                 next(ended)
+
+    def test_closed_by_another_thread(self):
+        """What the consumer waits for is neither delivered in part nor a riddle."""
+        source = Drawn(400)
+        pipeline = Pipeline(source, PLAIN, 100, threads=2)
+        batches = pipeline.batches()
+        next(batches)
+        source.pause = 0.02  # a batch now takes a second
+        timer = threading.Timer(0.2, pipeline.close)
+        timer.start()
+        with pytest.raises(RuntimeError, match=r"this iteration was ended by a newer one, or by close\(\)"):
+            list(batches)
+        timer.join()
+
+
+class TestPieces:
+    """What a task does is worth the task, and no more than others can help with."""
+
+    def sizes(self, source, transform, **options):
+        with Pipeline(source, transform, 256, threads=2, **options) as pipeline:
+            seen(pipeline)
+            return {piece.stop - piece.start for piece in pipeline._pieces(256)}
+
+    @pytest.mark.parametrize(
+        "transform, size",
+        [
+            (TRAIN, 256),
+            (Transform(3, 8, 8, crop="resized"), LONGEST),
+            (Transform(3, 8, 8, policy=Policy("trivial")), LONGEST),
+        ],
+        ids=["copied", "resized", "policy"],
+    )
+    def test_of_images_at_hand(self, transform, size):
+        images = PixelSource(np.zeros((256, 9, 9, 3), np.uint8), np.zeros(256, np.int32), ["a"], "made")
+        assert self.sizes(images, transform) == {size}
+        assert self.sizes(Drawn(256), transform, cache="auto") == {size}
+
+    def test_of_images_that_are_decoded(self):
+        assert self.sizes(Drawn(256), TRAIN, cache="off") == {LONGEST}
 
 
 class TestBuffers:

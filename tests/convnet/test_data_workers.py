@@ -6,13 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 
 from convnet.data import DataError, DecodeError, FolderSource, Pipeline, Transform
-from convnet.data.workers import SharedArray
+from convnet.data import workers as module
+from convnet.data.cache import Cache
+from convnet.data.fill import Filler
+from convnet.data.workers import SharedArray, Workers
 from tests.convnet.pictures import write_classes
 
 TRAIN = Transform(3, 24, 24, crop="resized", mirror=True)
@@ -110,15 +114,79 @@ def test_broken_image(source, on_error):
         assert [error.path for error in pipeline.broken.values()] == [broken]
 
 
-def test_a_killed_process_is_an_error_and_not_a_hang(source):
-    pipeline = Pipeline(source, TRAIN, 8, threads=2, workers="processes", prefetch=1)
-    with pytest.raises(DataError, match="a decoding process ended: killed by SIGKILL, as when memory runs out"):
-        for epoch in range(1000):
-            for _ in pipeline.batches(epoch):
-                os.kill(pids(pipeline)[0], signal.SIGKILL)
+def epochs_until_an_error(pipeline):
+    for epoch in range(1000):
+        for _ in pipeline.batches(epoch):
+            pass
+
+
+def ends_at_once(pipeline):
     begin = time.perf_counter()
     pipeline.close()
-    assert time.perf_counter() - begin < 2 and not any(alive(pid) for pid in pids(pipeline))
+    return time.perf_counter() - begin < 2 and not any(alive(pid) for pid in pids(pipeline))
+
+
+@pytest.mark.parametrize(
+    "number, how",
+    [(signal.SIGKILL, "SIGKILL, as when memory runs out"), (signal.SIGRTMIN + 6, f"signal {signal.SIGRTMIN + 6}")],
+    ids=["named", "real-time"],
+)
+def test_a_killed_process_is_an_error_and_not_a_hang(source, number, how):
+    pipeline = Pipeline(source, TRAIN, 8, threads=2, workers="processes", prefetch=1)
+    next(pipeline.batches())
+    os.kill(pids(pipeline)[0], number)
+    with pytest.raises(DataError, match=f"a decoding process ended: killed by {how}$"):
+        epochs_until_an_error(pipeline)
+    assert ends_at_once(pipeline)
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_of_all_pieces(source, monkeypatch):
+    """Of those under way, those that wait, and all later ones."""
+    with open(source.where(11), "wb") as file:
+        file.write(b"no image")
+
+    def loads(answer):
+        raise MemoryError("no room")
+
+    pipeline = Pipeline(source, TRAIN, 8, threads=2, workers="processes", on_error="skip")
+    monkeypatch.setattr(module.pickle, "loads", loads)
+    for _ in range(2):
+        with pytest.raises(DataError, match="decoding by processes failed: MemoryError: no room") as error:
+            epochs_until_an_error(pipeline)
+        assert isinstance(error.value.__cause__, MemoryError)
+    assert ends_at_once(pipeline)
+
+
+def test_closed_by_another_thread(source):
+    """While a batch is awaited, of which nothing can come."""
+    pipeline = Pipeline(source, TRAIN, 8, threads=2, workers="processes", prefetch=1)
+    next(pipeline.batches())
+    for pid in pids(pipeline):
+        os.kill(pid, signal.SIGSTOP)
+    piece = pipeline._workers.fill(0, 0, np.arange(8), TRAIN.draw(0, 0, np.arange(8)))
+    timer = threading.Timer(0.5, pipeline.close)
+    timer.start()
+    with pytest.raises(RuntimeError, match=r"this iteration was ended by a newer one, or by close\(\)"):
+        epochs_until_an_error(pipeline)
+    timer.join()
+    with pytest.raises(DataError, match="the pipeline is closed"):
+        piece.result()
+    assert ends_at_once(pipeline)
+
+
+def test_the_last_reference_may_go_on_the_thread_that_serves_them(source):
+    filler = Filler(source, TRAIN, Cache("off", len(source)))
+    held, threads = [Workers(filler, [SharedArray((1, 8, 24, 24, 3))], 2)], []
+    desk = held[0]._desk
+
+    def drop(_):
+        held.clear()
+        threads.append(threading.current_thread())
+
+    held[0].fill(0, 0, np.arange(8), TRAIN.draw(0, 0, np.arange(8))).add_done_callback(drop)
+    desk.join(20)
+    assert threads == [desk] and not desk.is_alive()
+    assert all(worker.process.exitcode == -signal.SIGKILL and worker.pipe.closed for worker in desk.workers)
 
 
 def test_signals_of_the_group_are_left_to_the_parent(source):
@@ -135,9 +203,7 @@ def test_closed_at_once_while_much_is_under_way(source):
     pipeline = Pipeline(source, Transform(3, 2000, 2000, crop="resized"), 20, threads=2, workers="processes")
     batches = pipeline.batches()
     next(batches)
-    begin = time.perf_counter()
-    pipeline.close()
-    assert time.perf_counter() - begin < 2 and not any(alive(pid) for pid in pids(pipeline))
+    assert ends_at_once(pipeline)
 
 
 def test_in_a_fresh_process_signals_are_ignored_and_none_outlives_a_killed_parent(source, tmp_path):

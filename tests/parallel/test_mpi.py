@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -197,11 +198,18 @@ def test_an_image_that_must_be_read_and_cannot_stops_all_when_they_have_saved(fo
     out, err = train(ranks, *paths, "run.dir=runs/all", cwd=toy, code=1)
     (saved, told) = err.splitlines()
     step = files(toy / "runs/all")[1]["step"]
-    assert saved == f"warning: the run failed; step {step} is saved, --resume continues there"
+    assert saved.startswith(f"warning: the run failed; step {step} is saved, --resume continues there once the image")
     assert told[6:].startswith(f": error: cannot decode 'copy/{split}/c/000.jpg'"), err
     assert told.endswith("on_error: skip leaves such images out") and "trained" not in out
+    again = "train", "toy.yaml", "--device", "cpu", "--resume", "runs/all"
+    for run in (convnet, partial(mpirun, "-n", 2, *CONVNET)):
+        _, err = run(*again, cwd=toy, code=1)
+        assert f"error: cannot decode 'copy/{split}/c/000.jpg'" in err
     image.write_bytes(good)
-    convnet("train", "toy.yaml", "--device", "cpu", "--resume", "runs/all", cwd=toy)
+    _, err = convnet(*again, cwd=toy)
+    assert (f"'copy/{split}/c/000.jpg' can be read now; the last steps before step {step} lack it" in err) == (
+        split == "train"
+    )
     if split == "val":  # the evaluation is made up for; in training the step was done without the image
         assert step == 4
         assert_same_run(toy / "runs/all", folder / "runs/one")

@@ -16,7 +16,7 @@ from convnet.train.trainer import Trainer
 class SaveCheckpoint(Extension):
     """folder: RUN/checkpoints. config: its text. constants: what the state says of the run besides its counters.
 
-    states: those of all extensions, by name.
+    states: those of all extensions, by name.  left_out: images that training should not have gone on without.
     """
 
     name = "checkpoint"
@@ -30,12 +30,13 @@ class SaveCheckpoint(Extension):
         config: str,
         constants: dict[str, Any],
         states: Callable[[], dict[str, Any]],
+        left_out: Callable[[], list[int]],
         warn: Callable[[str], None],
     ):
         super().__init__(due)
         self.folder, self.keep = folder, keep
         self.config, self.constants, self.states = config, constants, states
-        self.warn = warn
+        self.left_out, self.warn = left_out, warn
 
     def start(self, trainer: Trainer) -> None:
         if trainer.control.rank == 0:
@@ -48,14 +49,17 @@ class SaveCheckpoint(Extension):
         with trainer.paused():
             # All ranks take part, since each may hold a part; the first alone writes.
             arrays = trainer.engine.tensors(), trainer.engine.momentum(), trainer.engine.extras()
+            state = {**self.constants, "left_out": self.left_out()}
             if trainer.control.rank == 0:
                 with trainer.control.busy():
-                    self._write(trainer, *arrays)
+                    self._write(trainer, state, *arrays)
         trainer.saved()
 
-    def _write(self, trainer: Trainer, weights: Arrays, momentum: Arrays, extras: dict[str, Arrays]) -> None:
+    def _write(
+        self, trainer: Trainer, state: dict[str, Any], weights: Arrays, momentum: Arrays, extras: dict[str, Arrays]
+    ) -> None:
         _check_finite(weights, trainer.step)
-        state = {**self.constants, **trainer.state(), "extensions": self.states()}
+        state |= {**trainer.state(), "extensions": self.states()}
         try:
             checkpoint.save(self.folder, weights, momentum, self.config, state, extras)
             self._mark_best(trainer)
