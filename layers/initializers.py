@@ -109,12 +109,16 @@ class Xavier(_Scaled):
 @INITIALIZERS.register("he")
 @dataclass(frozen=True)
 class He(_Scaled):
-    """Variance 2 / fan, which keeps the scale of activations through ReLUs (He et al. 2015)."""
+    """Variance 2 / ((1 + slope^2) fan), which keeps the scale of activations through ReLUs (He et al. 2015).
+
+    With slope 5^(1/2) and the uniform distribution it is what PyTorch's conv and linear layers begin with.
+    """
 
     fan: str = option("in", choices=("in", "out"), doc="in keeps the scale forward, out keeps that of gradients")
+    slope: float = option(0.0, doc="of the neurons below 0, as of a leaky ReLU")
 
     def variance(self, fan_in: int, fan_out: int) -> float:
-        return 2 / (fan_in if self.fan == "in" else fan_out)
+        return 2 / ((1 + self.slope**2) * (fan_in if self.fan == "in" else fan_out))
 
 
 @INITIALIZERS.register("checkpoint")

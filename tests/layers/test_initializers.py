@@ -24,6 +24,7 @@ def fill(init: Initializer, seed: int = 1) -> np.ndarray:
         (Xavier(distribution="normal"), 0, np.sqrt(2 / (FAN_IN + FAN_OUT))),
         (He(), 0, np.sqrt(2 / FAN_IN)),
         (He(fan="out", distribution="uniform"), 0, np.sqrt(2 / FAN_OUT)),
+        (He(slope=5**0.5, distribution="uniform"), 0, np.sqrt(1 / (3 * FAN_IN))),  # of torch.nn.Linear
     ],
 )
 def test_moments(init: Initializer, mean: float, std: float) -> None:
