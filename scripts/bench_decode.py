@@ -8,9 +8,9 @@ PHOTOS is a folder of JPEGs such as ImageNet has.  Two workloads, both to 224 x 
 resized crops of the files as they are; and "prepared", random crops of copies with a shorter side of 256, quality 95.
 Every case runs in a process of its own, bound to as many CPUs as it has workers.  Files come from the page cache.
 "gpu": as where there is a GPU, which does the resizing of random resized crops; here nobody does it.
-torchvision is measured with the most workers alone, as it gives bytes ("torchvision") and as recipes have it, in
-normalised floats; Pillow in loops, one process a CPU, that collect nothing.  A figure is the median over windows of
-half a second.  Results are printed as they come, and written when all are there, when the time is up (--limit), or when
+convnet with Pillow is measured with one worker and the most; torchvision with the most alone, as it gives bytes
+("torchvision") and as recipes have it, in normalised floats; Pillow in loops, one process a CPU, that collect nothing.
+A figure is the median over windows of half a second.  Results are printed as they come, and written when all are there, when the time is up (--limit), or when
 a signal ends it.
 """
 
@@ -271,6 +271,8 @@ def kinds(workload: str, workers: int, args: argparse.Namespace) -> Iterator[str
     yield "plain Pillow"
     for kind in OURS:
         if not (found("simplejpeg") or "simplejpeg" not in kind) or (workers == 1 and "threads" not in kind):
+            continue
+        if kind.startswith("pillow") and 1 < workers < max(args.workers):
             continue
         if "gpu" not in kind or CROPS[workload] == "resized":
             yield kind

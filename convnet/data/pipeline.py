@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 POLICIES = ("error", "skip", "defer")
 TASKS_PER_THREAD = 4  # of the batches in flight, so that all have some to the end; each costs as much as an image
 IN_FLIGHT = 32  # images for each thread: one of 20 megapixels takes as long as 30 others, and none waits for it
-LEAST_BYTES = 4 << 20  # of a piece that is only copied: half a millisecond
+LEAST_BYTES = 8 << 20  # of a piece that is only copied: a millisecond, beside which waking a thread is little
 STARVED = 0.02  # of the time between two batches: with more spent waiting, one more thread is set to work
 Pin = Callable[[NDArray[np.uint8]], Callable[[], object]]  # array -> function that undoes it
 
