@@ -10,8 +10,8 @@ Every case runs in a process of its own, bound to as many CPUs as it has workers
 "gpu": as where there is a GPU, which does the resizing of random resized crops; here nobody does it.
 convnet with Pillow is measured with one worker and the most; torchvision with the most alone, as it gives bytes
 ("torchvision") and as recipes have it, in normalised floats; Pillow in loops, one process a CPU, that collect nothing.
-A figure is the median over windows of half a second.  Results are printed as they come, and written when all are there, when the time is up (--limit), or when
-a signal ends it.
+A figure is the median over windows of half a second.  Results are printed as they come, and written when all are there,
+when the time is up (--limit), or when a signal ends it.
 """
 
 import argparse
