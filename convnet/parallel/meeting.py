@@ -16,6 +16,7 @@ from convnet.parallel.wire import PORT, Address, listen
 from convnet.parallel.world import MPI, World
 
 KEY, SECONDS = "CONVNET_KEY", "CONVNET_JOIN_SECONDS"
+LONGEST, HERE = 60, 12  # seconds in which ranks come that may be on other machines, and those of one, as MPI starts
 APART = 1000  # from MASTER_PORT, which torchrun's own store uses
 SLURM_PORTS = 20000, 10000  # the first, and how many, of which a job has one
 
@@ -30,7 +31,7 @@ class Meeting(NamedTuple):
 def arrange(world: World, environ: Mapping[str, str]) -> tuple[socket.socket | None, Meeting]:
     """The meeting, and at rank 0 the socket that already listens there."""
     if world.launcher in MPI and PORT not in environ:
-        with clock(world.rank, patience(environ)):
+        with clock(world.rank, patience(environ, HERE if world.local_size == world.size else LONGEST)):
             return _arrange_by_mpi(world)
     meeting = meeting_of(world, environ)
     if world.rank:
@@ -39,9 +40,9 @@ def arrange(world: World, environ: Mapping[str, str]) -> tuple[socket.socket | N
     return listen((host if host == "127.0.0.1" else "", port)), meeting
 
 
-def patience(environ: Mapping[str, str]) -> float:
-    """Seconds in which all ranks have to come."""
-    text = environ.get(SECONDS, "60")
+def patience(environ: Mapping[str, str], otherwise: int = LONGEST) -> float:
+    """Seconds in which all ranks have to come; otherwise: where the environment does not say."""
+    text = environ.get(SECONDS, str(otherwise))
     if not re.fullmatch(r"\d{1,6}(\.\d+)?", text):
         raise UserError(f"{SECONDS}: expected seconds, such as 60, found '{text}'")
     return float(text)
