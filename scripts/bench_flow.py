@@ -8,6 +8,7 @@ the lower of the step's and its batches' rates.
 """
 
 import argparse
+import contextlib
 import json
 import platform
 import re
@@ -39,6 +40,8 @@ def convnet(*words: str | Path) -> str:
 def make_sets(photos: Path, folder: Path, images: int) -> dict[str, str]:
     """The option `data.train` of each kind of files."""
     files = sorted(path.resolve() for path in photos.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
+    if not files:
+        raise SystemExit(f"{photos}: no JPEGs")
     for number in range(images):
         link = folder / "originals" / str(number % 2) / f"{number:06}.jpg"
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -75,35 +78,37 @@ def rows(sets: dict[str, str], runs: Path, epochs: int, batch: int) -> Iterator[
                    "wait_share": round(waits, 3), "stages": rates}  # fmt: skip
 
 
+def made_with() -> dict[str, Any]:
+    """What a record says of the machine and the programs."""
+    from convnet import device
+    from kernels.backend import Cuda
+
+    versions = {"python": platform.python_version()}
+    for name in ("numpy", "pillow", "pillow-simd", "simplejpeg"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    found = {"date": date.today().isoformat(), "command": f"python {' '.join(sys.argv)}"}
+    return {**found, "device": device.describe(Cuda()), "cpus": available_cpus(), "versions": versions}
+
+
 def main() -> None:
-    """Print a line a row; write them all with what they were made with."""
+    """Print a line a row; write them, as they come, with what they were made with."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("photos", type=Path)
     parser.add_argument("--images", type=int, default=9000)
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=10, help="of each training, more than two")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
+    record = made_with() if args.output else {}
     found = []
     with tempfile.TemporaryDirectory() as folder:
         sets = make_sets(args.photos, Path(folder), args.images)
         for row in rows(sets, Path(folder) / "runs", args.epochs, args.batch):
             print(json.dumps(row), flush=True)
             found.append(row)
-    if args.output:
-        from convnet import device
-        from kernels.backend import Cuda
-
-        versions = {name: metadata.version(name) for name in ("numpy", "pillow", "simplejpeg")}
-        record = {
-            "date": date.today().isoformat(),
-            "command": f"python {' '.join(sys.argv)}",
-            "device": device.describe(Cuda()),
-            "cpus": available_cpus(),
-            "versions": versions | {"python": platform.python_version()},
-            "rows": found,
-        }
-        args.output.write_text(json.dumps(record, indent=1) + "\n")
+            if args.output:
+                args.output.write_text(json.dumps(record | {"rows": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

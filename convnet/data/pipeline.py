@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from convnet.cpus import available_cpus
 from convnet.data.augment import Augment, settle
-from convnet.data.batch import Allocate, Batch, Slot, share, spans
+from convnet.data.batch import VIEWS, Allocate, Batch, Slot, share, spans
 from convnet.data.cache import Cache
 from convnet.data.decode import take_over_pillow_limits
 from convnet.data.draws import permutation
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 POLICIES = ("error", "skip", "defer")
 TASKS_PER_THREAD = 4  # of the batches in flight, so that all have some to the end; each costs as much as an image
 IN_FLIGHT = 32  # images for each thread: one of 20 megapixels takes as long as 30 others, and none waits for it
+MOST_AHEAD, MOST_BYTES = 64, 1 << 30  # batches for that, and bytes of their pixels
 LEAST_BYTES = 8 << 20  # of a piece that is only copied: a millisecond, beside which waking a thread is little
 STARVED = 0.02  # of the time between two batches: with more spent waiting, one more thread is set to work
 Pin = Callable[[NDArray[np.uint8]], Callable[[], object]]  # array -> function that undoes it
@@ -129,8 +130,7 @@ class Pipeline:
         self.augment = augment or Augment((transform.channels, transform.height, transform.width))
         self.transform, self.shape = self._filler.transform, self._filler.shape
         local = longest(batch_size, world, self.augment.unit)
-        least = 0 if isinstance(source, PixelSource) else ceil_div(IN_FLIGHT * self.threads, local) - 1
-        self.prefetch = max(2, least) if prefetch is None else prefetch
+        self.prefetch = self._ahead(local, local * VIEWS[views][0] * prod(self.shape)) if prefetch is None else prefetch
         of_sample = per_sample(*self.augment.shape)
         extras = {name: of_sample[name] for name in self.augment.names}
         self._shared: list[SharedArray] = []
@@ -155,6 +155,13 @@ class Pipeline:
         self._shared.append(shared)
         self._unpin.append(pin(shared.array))
         return shared.array
+
+    def _ahead(self, local: int, nbytes: int) -> int:
+        """Batches to be filled ahead. local: samples of one; nbytes: of its pixels."""
+        if isinstance(self.source, PixelSource):
+            return 2
+        wanted = ceil_div(IN_FLIGHT * self.threads, local)
+        return max(3, min(wanted, MOST_AHEAD, MOST_BYTES // nbytes, len(self))) - 1
 
     def __len__(self) -> int:
         """Batches in an epoch."""
@@ -268,10 +275,10 @@ class Pipeline:
 
     def _fill(self, work: Work, piece: slice) -> Broken:
         with self._gate:
-            if work.cancelled:
+            if work.cancelled or self._closed:
                 return {}
             indices, draws, out = work.slot.indices[piece], work.draws[piece], work.slot.pixels[:, piece]
-            return self._filler.fill(indices, draws, out, lambda: work.cancelled)
+            return self._filler.fill(indices, draws, out, lambda: work.cancelled or self._closed)
 
     def _finish(self, work: Work) -> None:
         """Wait for a batch; raise what its decoding raised, of several errors the first in order."""
@@ -296,8 +303,6 @@ class Pipeline:
         queue = list(self._queue)  # to which a consumer on another thread may still add
         for work in queue:
             work.cancelled = True
-            for _, task in work.tasks:
-                task.cancel()
-        for work in queue:
-            wait([task for _, task in work.tasks])
+        # Not for those that never begin: a pool that has been shut down tells nobody that they are cancelled.
+        wait([task for work in queue for _, task in work.tasks if not task.cancel()])
         self._queue = deque()

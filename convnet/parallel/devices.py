@@ -65,7 +65,7 @@ def _connected(backend: Any, control: Control) -> Communicator:
     if hasattr(backend, "arch"):
         return Nccl(control.rank, control.size, backend, control.broadcast)
     try:
-        with clock(control.rank, patience(os.environ)):
+        with clock(control.rank, patience(os.environ, control.world)):
             found = Mpi()
     except (ImportError, RuntimeError) as error:  # mpi4py raises the latter where it finds no MPI library
         raise UserError(f"ranks on the CPU need mpi4py ({error}); pip install 'convnet[mpi]'") from None

@@ -31,7 +31,7 @@ class Meeting(NamedTuple):
 def arrange(world: World, environ: Mapping[str, str]) -> tuple[socket.socket | None, Meeting]:
     """The meeting, and at rank 0 the socket that already listens there."""
     if world.launcher in MPI and PORT not in environ:
-        with clock(world.rank, patience(environ, HERE if world.local_size == world.size else LONGEST)):
+        with clock(world.rank, patience(environ, world)):
             return _arrange_by_mpi(world)
     meeting = meeting_of(world, environ)
     if world.rank:
@@ -40,9 +40,10 @@ def arrange(world: World, environ: Mapping[str, str]) -> tuple[socket.socket | N
     return listen((host if host == "127.0.0.1" else "", port)), meeting
 
 
-def patience(environ: Mapping[str, str], otherwise: int = LONGEST) -> float:
-    """Seconds in which all ranks have to come; otherwise: where the environment does not say."""
-    text = environ.get(SECONDS, str(otherwise))
+def patience(environ: Mapping[str, str], started: World | None = None) -> float:
+    """Seconds in which all ranks have to come. started: by MPI, the ranks of this world."""
+    here = started is not None and started.local_size == started.size
+    text = environ.get(SECONDS, str(HERE if here else LONGEST))
     if not re.fullmatch(r"\d{1,6}(\.\d+)?", text):
         raise UserError(f"{SECONDS}: expected seconds, such as 60, found '{text}'")
     return float(text)

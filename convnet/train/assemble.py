@@ -109,7 +109,7 @@ def make_extensions(job: Job, trainer: Trainer, table: RateTable) -> list[Extens
 
 
 def evaluator(job: Job, trainer: Trainer) -> Callable[[], Evaluation | None]:
-    """A function that runs over the validation images, until a signal comes."""
+    """A function that runs over the validation images, until a signal comes or there is a fault."""
     val = job.val
     assert val is not None
 

@@ -42,9 +42,9 @@ class Job:
         """Ask all ranks to stop, where there is a fault."""
         self.request.failed = self.fault is not None
 
-    def left_out(self) -> list[int]:
+    def left_out(self) -> list[str]:
         """The training images that a fault of any rank has left out; all ranks ask together."""
-        own = sorted(self.train.broken) if self.train.fault else []
+        own = [self.train.source.where(index) for index in self.train.broken] if self.train.fault else []
         return sorted(set().union(*self.control.exchange(own)))
 
 

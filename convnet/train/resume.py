@@ -60,11 +60,15 @@ def check_resume(
 
 def check_left_out(config: Config, found: Checkpoint, train: Pipeline, warn: Callable[[str], None]) -> None:
     """Raise DecodeError where an image that the run has stopped for still cannot be read."""
+    names = found.state.get("left_out", [])
+    if not names or config.data.train.on_error != "error":
+        return
     filler = Filler(train.source, train.transform, Cache("off", len(train.source)))
-    for index in found.state.get("left_out", []) if config.data.train.on_error == "error" else ():
-        indices, out = np.array([index]), np.zeros((1, 1, *filler.shape), np.uint8)
-        filler.fill(indices, train.transform.draw(0, 0, indices), out)
-        warn(f"'{train.source.where(index)}' can be read now; the last steps before step {found.state['step']} lack it")
+    indices = np.flatnonzero([train.source.where(index) in names for index in range(len(train.source))])
+    out = np.zeros((1, len(indices), *filler.shape), np.uint8)
+    filler.fill(indices, train.transform.draw(0, 0, indices), out)
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    warn(f"the last steps before step {found.state['step']} lack '{names[0]}'{more}, which could not be read")
 
 
 def _value(config: Config, path: tuple[str, ...]) -> object:

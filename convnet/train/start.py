@@ -196,8 +196,8 @@ def execute(job: Job, explain: bool) -> int:
         with job.control.watched(job.config.parallel.timeout):
             loop.run(trainer, extensions)
         if any(job.control.exchange(job.fault is not None)):
-            saved = f"step {trainer.step} is saved"
-            job.console.warn(f"the run failed; {saved}, --resume continues there once the image can be read")
+            told = f"the run failed; step {trainer.step} is saved"
+            job.console.warn(f"{told}, --resume continues there once the image can be read")
             job.control.settle(job.fault)
         broken = len(set().union(*job.control.exchange(sorted(job.train.broken))))
         job.console.say(closing(job, trainer, broken))

@@ -334,6 +334,37 @@ class TestEnding:
             list(batches)
         timer.join()
 
+    def test_what_close_has_cancelled_is_not_waited_for(self):
+        """The consumer's own end may come after that of the pool, which does not say that tasks never begin."""
+        source = Drawn(400)
+        pipeline = Pipeline(source, PLAIN, 100, threads=1)
+        batches = pipeline.batches()
+        next(batches)
+        pipeline._pool.shutdown(wait=True, cancel_futures=True)
+        assert any(task.cancelled() for work in pipeline._queue for _, task in work.tasks)
+        ending = threading.Thread(target=batches.close, daemon=True)
+        ending.start()
+        ending.join(10)
+        assert not ending.is_alive()
+        pipeline.close()
+
+
+class TestAhead:
+    @pytest.mark.parametrize(
+        "samples, batch, threads, ahead",
+        [(1000, 8, 2, 7), (1000, 100, 2, 2), (40, 8, 16, 4), (8, 8, 16, 2), (1000, 1, 128, 63), (1000, 64, 128, 5)],
+        ids=["32 images for each thread", "few threads", "an epoch", "two at least", "batches", "bytes"],
+    )
+    def test_of_images_that_are_decoded(self, samples, batch, threads, ahead):
+        transform = Transform(3, 940, 940) if batch == 64 else PLAIN
+        with Pipeline(Drawn(samples), transform, batch, threads=threads, drop_last=False) as pipeline:
+            assert pipeline.prefetch == ahead
+
+    def test_of_pixels(self):
+        images = PixelSource(np.zeros((256, 9, 9, 3), np.uint8), np.zeros(256, np.int32), ["a"], "made")
+        with Pipeline(images, PLAIN, 1, threads=8) as pipeline:
+            assert pipeline.prefetch == 2
+
 
 class TestPieces:
     """What a task does is worth the task, and no more than others can help with."""

@@ -152,6 +152,28 @@ def test_a_validation_image_that_cannot_be_read_loses_no_epoch(folder, straight,
     assert_same(folder, straight)
 
 
+def test_images_that_several_ranks_have_left_out(folder, straight, capsys):
+    """A run goes on, or is finished, only where they can be read, are skipped, or are gone."""
+    image = "images/train/c/006.jpg"
+    mend = damage(folder, straight, image)
+    shutil.copytree(straight / "runs/straight", folder / "runs/toy")
+    (state,) = (folder / "runs/toy/checkpoints").glob(f"step-{STEPS:08}/state.json")
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"left_out": [image, "images/train/c/007.jpg"]}))
+    run = ["train", "toy.yaml", "--device", "cpu", "--resume"]
+    told = f"the last steps before step {STEPS} lack '{image}' and 1 more, which could not be read"
+    assert main(run) == 1
+    assert f"error: cannot decode '{image}'" in capsys.readouterr().err
+    assert main([*run, "data.train.on_error=skip"]) == 0
+    assert told not in capsys.readouterr().err
+    run.append("data.train.on_error=error")
+    (folder / image).unlink()
+    assert main(run) == 0
+    assert told in capsys.readouterr().err
+    mend()
+    assert main(run) == 0
+    assert told in capsys.readouterr().err
+
+
 def test_a_step_that_failed_half_way_is_not_saved(folder, straight, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         inner = Engine.train

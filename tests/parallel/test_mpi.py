@@ -207,9 +207,7 @@ def test_an_image_that_must_be_read_and_cannot_stops_all_when_they_have_saved(fo
         assert f"error: cannot decode 'copy/{split}/c/000.jpg'" in err
     image.write_bytes(good)
     _, err = convnet(*again, cwd=toy)
-    assert (f"'copy/{split}/c/000.jpg' can be read now; the last steps before step {step} lack it" in err) == (
-        split == "train"
-    )
+    assert (f"the last steps before step {step} lack 'copy/train/c/000.jpg', which" in err) == (split == "train")
     if split == "val":  # the evaluation is made up for; in training the step was done without the image
         assert step == 4
         assert_same_run(toy / "runs/all", folder / "runs/one")
@@ -251,7 +249,9 @@ def test_a_rank_that_stops_before_mpi_starts_ends_all(toy, rank):
     place = "convnet.parallel.join:arrange"
     env = {"CONVNET_JOIN_SECONDS": str(SILENCE)}
     _, err = faulty(rank, "SIGSTOP", 1, place=place, cwd=toy, code=None, within=20.0, **env)
-    assert err == f"rank {1 - rank}: MPI has not started in {SILENCE} s: another rank is stopped, or did not come"
+    assert err.startswith(
+        f"rank {1 - rank}: MPI has not started in {SILENCE} s: another rank is stopped, or did not come"
+    )
 
 
 def test_a_rank_that_is_killed_ends_all(toy):

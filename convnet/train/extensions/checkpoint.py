@@ -16,7 +16,8 @@ from convnet.train.trainer import Trainer
 class SaveCheckpoint(Extension):
     """folder: RUN/checkpoints. config: its text. constants: what the state says of the run besides its counters.
 
-    states: those of all extensions, by name.  left_out: images that training should not have gone on without.
+    states: those of all extensions, by name.  left_out: images that cannot be read, and that steps of
+    several ranks were done without.
     """
 
     name = "checkpoint"
@@ -30,7 +31,7 @@ class SaveCheckpoint(Extension):
         config: str,
         constants: dict[str, Any],
         states: Callable[[], dict[str, Any]],
-        left_out: Callable[[], list[int]],
+        left_out: Callable[[], list[str]],
         warn: Callable[[str], None],
     ):
         super().__init__(due)
