@@ -221,6 +221,10 @@ def make_transform(config: Config, split: Any, network: Network) -> Transform:
     shape = network.data[0].shape
     given = split.resize is not None or split.crop == "resized"  # which needs no particular size to cut from
     resize = split.resize if given else max(shape.height, shape.width)
+    least = min(shape.height, shape.width) - 2 * split.pad
+    if isinstance(resize, int) and split.crop != "resized" and resize < least:
+        told = f"expected at least {least}, since {shape.height}x{shape.width} are cut out, found {resize}"
+        raise config.locate(ConfigError(told, ("data", "train" if split is config.data.train else "val", "resize")))
     return Transform(
         shape.channels,
         shape.height,

@@ -90,6 +90,9 @@ class Data(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.workers == "processes" and self.cache not in ("auto", "off", 0):
+            told = "processes that decode keep no images; expected auto or off, or workers: threads"
+            raise ConfigError(f"{told}, found {self.cache}", ("cache",))
         if self.val:
             for name, _, _, default in options(Split):
                 if name in OF_TRAINING and getattr(self.val, name) != default:

@@ -181,7 +181,8 @@ def test_odd_images(check):
     }.items():
         assert f"  1 {kind}: 'data/train/cat/{name}'\n" in out
     assert "EXIF" not in check("data.exif_orientation=true")
-    assert "17 smaller than the network's input" in check("data.train.resize=none", "layers.data.size=64")
+    kept = ["data.train.resize=none", "data.val.resize=none"]
+    assert "17 smaller than the network's input" in check(*kept, "layers.data.size=64")
 
 
 def test_balance(check):

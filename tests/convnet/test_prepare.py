@@ -521,6 +521,27 @@ def test_killed_with_its_workers(tmp_path, form):
     assert main(["prepare", "folder", str(source), *map(str, command[6:]), "--verify"]) == 0
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_part_of_the_images_is_no_dataset(source, tmp_path, form):
+    """Nothing reads what is not finished, or writes anything beside it that the command would find in its way."""
+    out = tmp_path / "out"
+    prepare(source, out, "--format", form)
+    (out / ".prepare").mkdir()
+    with pytest.raises(DataError, match="holds a part of the images: `convnet prepare` was stopped; give it again"):
+        SOURCES[form](out)
+    prepare(source, out, "--format", form)
+    assert len(SOURCES[form](out)) == 8
+
+
+def test_a_cache_that_is_cut_short(source, tmp_path):
+    prepare(source, tmp_path / "out", "--format", "raw")
+    images = tmp_path / "out/images.npy"
+    os.truncate(images, images.stat().st_size - 1)
+    size = f"{images.stat().st_size:,}"
+    with pytest.raises(DataError, match=f"'{images}': it has {size} bytes, fewer than its header says"):
+        RawSource(tmp_path / "out")
+
+
 def session(pid):
     """Processes that are left of a session."""
     found = []

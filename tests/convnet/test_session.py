@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from convnet import session
-from convnet.config import load_config
+from convnet.config import ConfigError, load_config
 from convnet.data import DataError
 from convnet.parallel.control import Control
 from convnet.parallel.world import World
@@ -46,6 +46,23 @@ def test_a_class_list_that_is_not_there(tmp_path):
 
 def test_classes_that_are_not_the_models():
     assert fault("val", classes=("a", "b")).startswith("toy.yaml:9:23: data.val.path: 'images/val' has folders")
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+@pytest.mark.parametrize("more, least", [("", 10), (", pad: 1", 8)])
+def test_images_smaller_than_what_is_cut_out(split, more, least):
+    """No network should be trained on frames of zeros by a slip."""
+    override = f"data.{split}={{path: images/{split}, resize: {least - 1}{more}}}"
+    config = load_config("toy.yaml", [override])
+    with pytest.raises(ConfigError) as caught:
+        session.make_transform(config, getattr(config.data, split), make_network(config))
+    told = f"data.{split}.resize: expected at least {least}, since 10x10 are cut out, found {least - 1}"
+    assert str(caught.value) == f"command line: {override}: {told}"
+
+
+def test_a_cache_that_nobody_keeps():
+    with pytest.raises(ConfigError, match=r"data.cache: processes that decode keep no images; .*, found 50"):
+        load_config("toy.yaml", ["data.workers=processes", "data.cache=50"])
 
 
 def test_a_folder_in_the_home(tmp_path, monkeypatch):

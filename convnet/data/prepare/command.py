@@ -89,7 +89,8 @@ def _all(args: argparse.Namespace, console: Console, parts: Iterable[Part]) -> i
             console.say(fault)
             wrong += 1
     if args.verify:
-        console.say(f"{wrong} images or files are not as they were written" if wrong else "all is as it was written")
+        damaged = f"{wrong} images or files are not as they were written; remove their folder, then prepare it anew"
+        console.say(damaged if wrong else "all is as it was written")
     return int(wrong > 0)
 
 

@@ -23,12 +23,12 @@ from convnet.data.errors import DataError, DecodeError
 from convnet.data.prepare.names import prepared_names
 from convnet.data.prepare.recipe import Made, Recipe, Task, make_all
 from convnet.data.prepare.writers import WRITERS, Sample
-from convnet.data.sources.base import EncodedSource, Place
+from convnet.data.sources.base import WORK, EncodedSource, Place
 from convnet.data.sources.index import NAME, Index, digest, joined
 from convnet.formats.files import writing
 from convnet.processes import in_processes
 
-WORK, PLAN, LOCK = ".prepare", "plan.json", "lock"
+PLAN, LOCK = "plan.json", "lock"
 UNIT = 2048  # images, where a unit is not a shard
 PIECE = 16  # images that a process takes at a time
 PROBES = 64  # images whose mean size tells how many fill a shard

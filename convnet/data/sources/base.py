@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from convnet.data.errors import DataError, DecodeError
 
 UNLABELLED = -1
+WORK = ".prepare"  # in a folder that `convnet prepare` has begun
 Self = TypeVar("Self", bound="Source")
 
 
@@ -161,10 +162,12 @@ class Handles:
 
 
 def check_folder(path: str | os.PathLike[str], expected: str) -> None:
-    """Raise DataError where there is no folder; expected: what should be in it."""
+    """Raise DataError where there is no folder, or an unfinished one; expected: what should be in it."""
     if not os.path.isdir(path):
         kind = "is not a folder" if os.path.exists(path) else "does not exist"
         raise DataError(f"'{os.fspath(path)}' {kind}; expected {expected}")
+    if os.path.isdir(os.path.join(path, WORK)):
+        raise DataError(f"'{os.fspath(path)}' holds a part of the images: `convnet prepare` was stopped; give it again")
 
 
 def some(names: Sequence[str], most: int = 5) -> str:

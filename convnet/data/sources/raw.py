@@ -59,7 +59,9 @@ def _mapped(path: Path) -> NDArray[np.uint8]:
     try:
         images: NDArray[np.uint8] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"cannot read '{path}': {error}") from error
+        short = "mmap length" in str(error)
+        told = f"it has {path.stat().st_size:,} bytes, fewer than its header says" if short else str(error)
+        raise DataError(f"cannot read '{path}': {told}") from error
     if images.dtype != np.uint8 or images.ndim != 4 or not images.flags.c_contiguous or images.shape[3] not in (1, 3):
         shape = f"{images.dtype} {list(images.shape)}"
         raise DataError(f"'{path}': expected uint8 [n, height, width, 1 or 3] in C order, found {shape}")
