@@ -30,6 +30,7 @@ def in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], proc
         yield from map(function, tasks)
         return
     context = multiprocessing.get_context("spawn")  # a fork would copy threads' locks
+    others, done = set(multiprocessing.active_children()), False
     pool = ProcessPoolExecutor(processes, context, _begin)
     queue: deque[Future[Result]] = deque()
     try:
@@ -39,9 +40,13 @@ def in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], proc
                 yield queue.popleft().result()
         while queue:
             yield queue.popleft().result()
+        done = True
     except BrokenProcessPool:
         raise UserError("a worker process was killed, perhaps for want of memory; fewer --workers need less") from None
     finally:
+        if not done:  # nobody wants their results: Ctrl-C that comes again must find nothing to wait for
+            for process in set(multiprocessing.active_children()) - others:
+                process.kill()
         pool.shutdown(cancel_futures=True)
 
 

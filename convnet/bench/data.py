@@ -46,17 +46,18 @@ def _decoding(pipeline: Pipeline, seconds: float) -> Iterator[Rate]:
     indices = np.random.default_rng(0).permutation(len(source))[:SAMPLE]
     draws = transform.draw(pipeline.seed, 0, indices)
     data: list[tuple[str, bytes]] = []
-    images = []
+    good, images = [], []
     for index in indices.tolist():
         try:
             encoded = source.where(index), source.read(index)
             images.append(transform.load(encoded[1], encoded[0]))
             data.append(encoded)
+            good.append(index)
         except DecodeError:  # which training tells
             continue
 
     def read(k: int) -> None:
-        source.read(int(indices[k % len(indices)]))
+        source.read(good[k % len(good)])
 
     def decode(k: int) -> None:
         where, encoded = data[k % len(data)]

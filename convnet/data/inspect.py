@@ -12,6 +12,7 @@ from PIL import Image
 
 from convnet.data.decode import FORMATS, ORIENTATION
 from convnet.data.errors import DecodeError
+from convnet.data.pixels import Pixels
 from convnet.data.sources import EncodedSource, PixelSource, Place, Source
 from convnet.data.sources.index import DIGEST, digest
 from convnet.data.statistics import Statistics
@@ -88,7 +89,7 @@ class Task:
 def inspect(source: Source, transform: Transform, bar: Bar, workers: int = 0) -> Found:
     """Look at every image. transform: cuts the images that are summed, at the centre."""
     if isinstance(source, PixelSource):
-        return _pixels(source, bar)
+        return _pixels(source, transform, bar)
     assert isinstance(source, EncodedSource)
     found, digests = Found(), bytearray()
     tasks = (
@@ -109,12 +110,14 @@ def inspect(source: Source, transform: Transform, bar: Bar, workers: int = 0) ->
     return found
 
 
-def _pixels(source: PixelSource, bar: Bar) -> Found:
+def _pixels(source: PixelSource, transform: Transform, bar: Bar) -> Found:
     digests, sums = [], None
+    as_they_are = transform.keeps(source.images.shape[2], source.images.shape[1])
     with bar(total=len(source), unit="image") as shown:
         for images in _chunks(source.images):
             digests += [digest(image.tobytes()) for image in images]
-            part = Sums.of(images)
+            cut = images if as_they_are else np.stack([_cut(transform, transform.scaled(one, "")) for one in images])
+            part = Sums.of(cut)
             sums = sums + part if sums else part
             shown.update(len(images))
     return Found(digests=np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST), sums=sums)
@@ -141,17 +144,17 @@ def _look_all(task: Task) -> tuple[list[Look], Sums | None]:
         try:
             data = place.read()
             look.digest, look.odd = digest(data), oddities(data, place.name or place.path, transform)
-            cut.append(_centre(transform, data, str(place)))
+            cut.append(_cut(transform, transform.load(data, str(place))))
         except DecodeError as error:
             look.error = error
         looks.append(look)
     return looks, Sums.of(np.stack(cut)) if cut else None
 
 
-def _centre(transform: Transform, data: bytes, path: str) -> NDArray[np.uint8]:
+def _cut(transform: Transform, image: Pixels) -> Pixels:
     """The sample that evaluation would see."""
     out = np.empty((transform.height, transform.width, transform.channels), np.uint8)
-    transform.cut(transform.load(data, path), np.zeros((1, 4), np.uint32), out)
+    transform.cut(image, np.zeros((1, 4), np.uint32), out)
     return out
 
 

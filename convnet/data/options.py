@@ -14,7 +14,7 @@ from layers.options import ConfigError, Options, Registry, option, options
 
 SPLITS = Registry("data source")
 RESIZE = "short side after resizing, pixels; none: keep; null: what the crop needs"
-OF_TRAINING = ("auto_augment", "color_jitter", "color_noise", "random_erasing", "mixup", "cutmix")
+OF_TRAINING = ("mirror", "auto_augment", "color_jitter", "color_noise", "random_erasing", "mixup", "cutmix")
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,8 @@ class Data(Options):
             for name, _, _, default in options(Split):
                 if name in OF_TRAINING and getattr(self.val, name) != default:
                     raise ConfigError("is for training alone; expected it under data.train", ("val", name))
+            if self.val.crop != "center":
+                raise ConfigError(f"expected center in evaluation, found {self.val.crop}", ("val", "crop"))
         wants = next((n for n in ("mean", "std") if isinstance(getattr(self, n), str)), None)
         wants = wants or ("train" if self.train.color_noise else None)
         if wants and self.statistics is None:

@@ -18,13 +18,14 @@ layers:
 @pytest.mark.parametrize(
     "data, decoding",
     [
-        ("{type: folder, path: images, crop: resized, mirror: true}", True),
+        ("{type: folder, path: images, crop: resized, mirror: true, on_error: skip}", True),
         ("{type: synthetic, samples: 40, classes: 2, size: 8}", False),
     ],
 )
 def test_stages(tmp_path, monkeypatch, capsys, data, decoding):
     monkeypatch.chdir(tmp_path)
     write_classes("images", images=8)
+    (tmp_path / "images/cat/gone.jpg").symlink_to("nowhere")
     config = f"name: toy\nseed: 1\ndata:\n  train: {data}\ntrain: {{batch_size: 8, epochs: 1, accumulate: 2}}\n"
     (tmp_path / "toy.yaml").write_text(config + "solver: {type: sgd, lr: 0.1}\n" + LAYERS)
     assert main(["bench", "data", "toy.yaml", "--seconds", "0.05", "--device", "cpu"]) == 0

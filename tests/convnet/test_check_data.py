@@ -9,6 +9,7 @@ from PIL import Image
 
 from convnet.cli import main
 from convnet.data.inspect import Sums
+from convnet.data.sources import RawSource
 from convnet.data.statistics import Statistics
 from tests.convnet.pictures import encoded, picture, write_classes
 
@@ -220,6 +221,19 @@ def test_prepared_data(check, form, capsys):
     middle = slice((20 - size) // 2, (20 + size) // 2)
     expected = np.stack([image[middle, middle] for image in images()]).mean((0, 1, 2))
     assert found.mean == pytest.approx(expected, abs=1)
+
+
+def test_raw_images_that_are_resized(check, capsys):
+    """Their statistics are of what the network sees, too."""
+    assert main(["prepare", "folder", "data", "-o", "out", "--format", "raw", "--short-side", "36"]) == 0
+    capsys.readouterr()
+    given = (f"data.{key}.{name}" for key in ("train", "val") for name in ("type=raw", f"path=out/{key}", "resize=18"))
+    assert "of 12 images of 18x18" in check(*given)
+    found = Statistics.load("out/train/statistics.npz", 3)
+    small = [
+        Image.fromarray(image).resize((18, 18), Image.Resampling.BILINEAR) for image in RawSource("out/train").images
+    ]
+    np.testing.assert_allclose(found.mean_image, np.stack(small).mean(0), atol=1e-3)
 
 
 def test_synthetic_data(check):

@@ -170,6 +170,8 @@ class TestOptions:
             ("data.mean=picture", "data.mean: expected .* image, found 'picture'"),
             ("data.val.mixup=0.1", "data.val.mixup: is for training alone"),
             ("data.val.auto_augment=rand", "data.val.auto_augment: is for training alone"),
+            ("data.val.mirror=true", "data.val.mirror: is for training alone"),
+            ("data.val.crop=random", "data.val.crop: expected center in evaluation, found random"),
             (
                 "data.train.random_erasing={area: [0.3, 0.2]}",
                 r"area: expected the least and the most, found \[0.3, 0.2\]",

@@ -19,6 +19,7 @@ from convnet.data.sources.base import some
 from convnet.data.sources.index import NAME, Index
 from convnet.formats.files import writing
 
+MOST_TOLD = 20  # of the faults that --verify finds
 ENCODED = ("shards", "folder")
 FITS = {  # options that are not for everything: for which formats, and whether they go with --keep-original
     "short_side": (FORMATS, False), "quality": (ENCODED, False), "restart": (ENCODED, False), "size": (("raw",), False),
@@ -85,9 +86,12 @@ def _all(args: argparse.Namespace, console: Console, parts: Iterable[Part]) -> i
         images = len(Index.load(target / NAME))
         done = f"{images} images of {len(source.classes)} classes" + ("" if new else ", prepared before")
         console.say(f"{target}: {done}; {_in_config(job)}")
-        for fault in verify(target, console.bar, args.workers) if args.verify else ():
+        faults = list(verify(target, console.bar, args.workers)) if args.verify else []
+        for fault in faults[:MOST_TOLD]:
             console.say(fault)
-            wrong += 1
+        if len(faults) > MOST_TOLD:
+            console.say(f"{target}: and {len(faults) - MOST_TOLD} more")
+        wrong += len(faults)
     if args.verify:
         damaged = f"{wrong} images or files are not as they were written; remove their folder, then prepare it anew"
         console.say(damaged if wrong else "all is as it was written")
