@@ -57,7 +57,8 @@ class Statistics:
         except FileNotFoundError:
             raise DataError(f"'{path}' does not exist; `convnet check-data CFG` makes it") from None
         except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
-            raise DataError(f"'{path}' is no file of statistics, as `convnet check-data` makes them: {error}") from None
+            told = "not in NumPy's format" if isinstance(error, ValueError) else error  # it says how to unpickle
+            raise DataError(f"'{path}' is no file of statistics, as `convnet check-data` makes them: {told}") from None
         _check(os.fspath(path), found, channels)
         return cls(**found)
 

@@ -1,6 +1,7 @@
 """Folders of images: which are found, in which order, with which label, and what is said when something is wrong."""
 
 import os
+import re
 
 import numpy as np
 import pytest
@@ -49,6 +50,15 @@ def test_extensions_in_any_case_each_file_once(tmp_path):
     images = ["a/1.JPG", "a/2.JpEg", "a/3.jpg", "a/4.PNG", "a/5.tif", "a/6.TIFF", "a/7.webp", "a/8.bmp", "a/9.pgm"]
     source = FolderSource(tree(tmp_path, *images, "a/notes.txt", "a/jpg", "a/x.jpg.md5"))
     assert list(found(source, tmp_path)) == images
+
+
+def test_a_folder_of_datasets(tmp_path):
+    for part in ("val", "train"):
+        tree(tmp_path / part, "cat/1.jpg", "dog/1.jpg")
+    expected = f"one folder for each class, as in '{tmp_path}/train'"
+    told = f"'{tmp_path}': expected {expected}, found the datasets 'train', 'val'"
+    with pytest.raises(DataError, match=f"^{re.escape(told)}$"):
+        FolderSource(tmp_path)
 
 
 def test_hidden_files_and_folders_are_skipped(tmp_path):

@@ -224,7 +224,9 @@ class TestRaw:
         np.save(tmp_path / "images.npy", np.zeros((9, 40, 40, 3), np.uint8))
         np.save(tmp_path / "labels.npy", np.zeros(9, int))
         os.truncate(tmp_path / "images.npy", 1000)
-        with pytest.raises(DataError, match=r"cannot read '.*images.npy'"):
+        with pytest.raises(
+            DataError, match=r"cannot read '.*images.npy': it has 1,000 bytes, fewer than its header says"
+        ):
             RawSource(tmp_path)
 
 

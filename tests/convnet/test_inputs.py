@@ -72,8 +72,9 @@ class TestStatistics:
             Statistics.load(path, 1)
         for content in (b"", b"PK\x03\x04", b"nonsense"):
             path.write_bytes(content)
-            with pytest.raises(DataError, match=r"s.npz' is no file of statistics"):
+            with pytest.raises(DataError, match=r"s.npz' is no file of statistics") as caught:
                 Statistics.load(path, 1)
+            assert "pickle" not in str(caught.value)
         np.savez(path, mean=np.zeros(1))
         with pytest.raises(DataError, match=r"no file of statistics.*mean_image"):
             Statistics.load(path, 1)

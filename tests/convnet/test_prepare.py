@@ -531,15 +531,9 @@ def test_a_part_of_the_images_is_no_dataset(source, tmp_path, form):
         SOURCES[form](out)
     prepare(source, out, "--format", form)
     assert len(SOURCES[form](out)) == 8
-
-
-def test_a_cache_that_is_cut_short(source, tmp_path):
-    prepare(source, tmp_path / "out", "--format", "raw")
-    images = tmp_path / "out/images.npy"
-    os.truncate(images, images.stat().st_size - 1)
-    size = f"{images.stat().st_size:,}"
-    with pytest.raises(DataError, match=f"'{images}': it has {size} bytes, fewer than its header says"):
-        RawSource(tmp_path / "out")
+    if form == "shards":
+        with pytest.raises(DataError, match=r"has no images.npy, which .* makes; tar files are data of `type: shards`"):
+            RawSource(out)
 
 
 def session(pid):

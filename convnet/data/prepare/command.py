@@ -16,6 +16,7 @@ from convnet.data.prepare.run import Job, prepare
 from convnet.data.prepare.verify import verify
 from convnet.data.sources import EncodedSource, FolderSource
 from convnet.data.sources.base import some
+from convnet.data.sources.folder import PARTS
 from convnet.data.sources.index import NAME, Index
 from convnet.formats.files import writing
 
@@ -26,7 +27,6 @@ FITS = {  # options that are not for everything: for which formats, and whether 
     "channels": (("raw",), False), "exif_orientation": (FORMATS, False), "keep_original": (ENCODED, True),
     "no_shuffle": (("shards",), True), "shard_size": (("shards",), True),
 }  # fmt: skip
-PARTS = ("train", "val", "valid", "validation", "test")  # a folder of nothing but such folders holds several datasets
 Part = tuple[Path, EncodedSource, list[str]]  # where to, the images, their names
 
 

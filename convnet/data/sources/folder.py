@@ -22,6 +22,7 @@ from convnet.data.sources.files import EXTENSIONS, Files, is_dead, is_folder, is
 from convnet.data.sources.listing import list_images
 
 log = logging.getLogger(__name__)
+PARTS = ("train", "val", "valid", "validation", "test")  # a folder of nothing but such folders holds several datasets
 
 
 class FolderSource(Files):
@@ -65,6 +66,9 @@ def class_folders(root: str) -> dict[str, str]:
         found = f"{flat} images and no folders" if flat else "no folders"
         expected = f"one folder of images for each class, such as '{os.path.join(root, 'cat', '1.jpg')}'"
         raise DataError(f"'{root}': expected {expected}, found {found}{_advice(entries)}")
+    if len(folders) > 1 and folders.keys() <= set(PARTS):
+        expected = f"one folder for each class, as in '{os.path.join(root, min(folders, key=PARTS.index))}'"
+        raise DataError(f"'{root}': expected {expected}, found the datasets {some(sorted(folders))}")
     return folders
 
 

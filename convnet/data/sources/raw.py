@@ -33,6 +33,9 @@ class RawSource(PixelSource):
     ):
         root = Path(path)
         check_folder(root, f"a folder with {IMAGES}")
+        if not (root / IMAGES).exists():
+            hint = "; tar files are data of `type: shards`" if any(root.glob("*.tar")) else ""
+            raise DataError(f"'{root}' has no {IMAGES}, which `convnet prepare --format raw` makes{hint}")
         images = _mapped(root / IMAGES)
         names: Sequence[str] = ()
         if (root / NAME).exists():
