@@ -40,6 +40,7 @@ TASKS_PER_THREAD = 4  # of the batches in flight, so that all have some to the e
 IN_FLIGHT = 32  # images for each thread: one of 20 megapixels takes as long as 30 others, and none waits for it
 MOST_AHEAD, MOST_BYTES = 64, 1 << 30  # batches for that, and bytes of their pixels
 LEAST_BYTES = 8 << 20  # of a piece that is only copied: a millisecond, beside which waking a thread is little
+STALLED = 30.0  # seconds that a piece is waited for before the user hears of it
 STARVED = 0.02  # of the time between two batches: with more spent waiting, one more thread is set to work
 Pin = Callable[[NDArray[np.uint8]], Callable[[], object]]  # array -> function that undoes it
 
@@ -283,7 +284,7 @@ class Pipeline:
     def _finish(self, work: Work) -> None:
         """Wait for a batch; raise what its decoding raised, of several errors the first in order."""
         asked, before = time.perf_counter(), self._finished
-        broken = {first + place: error for first, task in work.tasks for place, error in task.result().items()}
+        broken = {first + place: error for first, task in work.tasks for place, error in _result(task).items()}
         self._finished = time.perf_counter()
         self.waited += self._finished - asked
         if self.active < self.threads and self._finished - asked > STARVED * (self._finished - before):
@@ -306,3 +307,10 @@ class Pipeline:
         # Not for those that never begin: a pool that has been shut down tells nobody that they are cancelled.
         wait([task for work in queue for _, task in work.tasks if not task.cancel()])
         self._queue = deque()
+
+
+def _result(task: Future[Broken]) -> Broken:
+    """What a task returns; a warning where that takes very long."""
+    if wait([task], STALLED).not_done:
+        log.warning("no images for %g s: does the storage answer, and is no process stopped that decodes?", STALLED)
+    return task.result()

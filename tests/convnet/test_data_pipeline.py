@@ -349,6 +349,15 @@ class TestEnding:
         pipeline.close()
 
 
+def test_a_long_wait_is_told(monkeypatch, caplog):
+    monkeypatch.setattr("convnet.data.pipeline.STALLED", 0.05)
+    source = Drawn(8)
+    source.pause = 0.1
+    with Pipeline(source, PLAIN, 8, threads=1) as pipeline:
+        assert seen(pipeline) == list(range(8))
+    assert caplog.messages and caplog.messages[0].startswith("no images for 0.05 s: does the storage answer")
+
+
 class TestAhead:
     @pytest.mark.parametrize(
         "samples, batch, threads, ahead",
