@@ -225,6 +225,14 @@ def stages(source: FileSource, transform: Transform) -> dict[str, Callable[[int]
     return {"read": source.read, "decode": decode, "cut": cut}
 
 
+def jpegs(folder: Path) -> list[str]:
+    """The photos of a folder."""
+    files = sorted(str(path) for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
+    if not files:
+        raise SystemExit(f"{folder}: no JPEGs")
+    return files
+
+
 def record(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures with what they were made with."""
     names = ("convnet", "numpy", "pillow", "pillow-simd", "simplejpeg", "torch", "torchvision")
@@ -308,7 +316,7 @@ def main() -> None:
     parser.add_argument("--case", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
-    files = sorted(str(path) for path in args.photos.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))[: args.most]
+    files = jpegs(args.photos)[: args.most]
     if args.case:
         print(measure(files, args.case[0], args.case[1], int(args.case[2]), args.seconds))
         return

@@ -8,21 +8,20 @@ the lower of the step's and its batches' rates.
 """
 
 import argparse
-import contextlib
 import json
-import platform
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from datetime import date
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from convnet.cpus import available_cpus
+from bench_decode import jpegs, record
+
+from convnet.device import describe
+from kernels.backend import Cuda
 
 CONFIG = Path(__file__).parent.parent / "configs/imagenet/alexnet-owt.yaml"
 WARM = 2  # rows of the log that are not counted: in their time kernels are compiled, and threads set to work
@@ -39,13 +38,11 @@ def convnet(*words: str | Path) -> str:
 
 def make_sets(photos: Path, folder: Path, images: int) -> dict[str, str]:
     """The option `data.train` of each kind of files."""
-    files = sorted(path.resolve() for path in photos.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
-    if not files:
-        raise SystemExit(f"{photos}: no JPEGs")
+    files = jpegs(photos)
     for number in range(images):
         link = folder / "originals" / str(number % 2) / f"{number:06}.jpg"
         link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(files[number // 2 % len(files)])
+        link.symlink_to(Path(files[number // 2 % len(files)]).resolve())
     for form in ("shards", "raw"):
         convnet("prepare", "folder", folder / "originals", "-o", folder / form, "--format", form)
     return {
@@ -78,19 +75,6 @@ def rows(sets: dict[str, str], runs: Path, epochs: int, batch: int) -> Iterator[
                    "wait_share": round(waits, 3), "stages": rates}  # fmt: skip
 
 
-def made_with() -> dict[str, Any]:
-    """What a record says of the machine and the programs."""
-    from convnet import device
-    from kernels.backend import Cuda
-
-    versions = {"python": platform.python_version()}
-    for name in ("numpy", "pillow", "pillow-simd", "simplejpeg"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    found = {"date": date.today().isoformat(), "command": f"python {' '.join(sys.argv)}"}
-    return {**found, "device": device.describe(Cuda()), "cpus": available_cpus(), "versions": versions}
-
-
 def main() -> None:
     """Print a line a row; write them, as they come, with what they were made with."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -100,7 +84,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
-    record = made_with() if args.output else {}
+    gpu = describe(Cuda()) if args.output else ""
     found = []
     with tempfile.TemporaryDirectory() as folder:
         sets = make_sets(args.photos, Path(folder), args.images)
@@ -108,7 +92,7 @@ def main() -> None:
             print(json.dumps(row), flush=True)
             found.append(row)
             if args.output:
-                args.output.write_text(json.dumps(record | {"rows": found}, indent=1) + "\n")
+                args.output.write_text(json.dumps({"device": gpu, **record(found)}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -45,23 +45,21 @@ def _decoding(pipeline: Pipeline, seconds: float) -> Iterator[Rate]:
     assert isinstance(source, EncodedSource)
     indices = np.random.default_rng(0).permutation(len(source))[:SAMPLE]
     draws = transform.draw(pipeline.seed, 0, indices)
-    data: list[tuple[str, bytes]] = []
-    good, images = [], []
+    data: list[tuple[int, bytes]] = []
+    images = []
     for index in indices.tolist():
         try:
-            encoded = source.where(index), source.read(index)
-            images.append(transform.load(encoded[1], encoded[0]))
-            data.append(encoded)
-            good.append(index)
+            encoded = source.read(index)
+            images.append(transform.load(encoded, source.where(index)))
+            data.append((index, encoded))
         except DecodeError:  # which training tells
             continue
 
     def read(k: int) -> None:
-        source.read(good[k % len(good)])
+        source.read(data[k % len(data)][0])
 
     def decode(k: int) -> None:
-        where, encoded = data[k % len(data)]
-        transform.load(encoded, where)
+        transform.load(data[k % len(data)][1], "")
 
     def cut(k: int) -> None:
         out = np.empty(pipeline.shape, np.uint8)

@@ -130,16 +130,11 @@ class Pipeline:
         self.broken: dict[int, DecodeError] = {}
         self.augment = augment or Augment((transform.channels, transform.height, transform.width))
         self.transform, self.shape = self._filler.transform, self._filler.shape
-        local = longest(batch_size, world, self.augment.unit)
-        self.prefetch = self._ahead(local, local * VIEWS[views][0] * prod(self.shape)) if prefetch is None else prefetch
-        of_sample = per_sample(*self.augment.shape)
-        extras = {name: of_sample[name] for name in self.augment.names}
+        self._local = longest(batch_size, world, self.augment.unit)  # samples of a batch at this rank
+        self.prefetch = self._ahead(views) if prefetch is None else prefetch
         self._shared: list[SharedArray] = []
         self._unpin: list[Callable[[], object]] = []
-        of_pixels = functools.partial(self._share, pin) if self.processes else allocate
-        self._slots = [
-            Slot.new(local, views, self.shape, allocate, of_pixels, extras) for _ in range(self.prefetch + 2)
-        ]
+        self._slots = [self._new_slot(views, allocate, pin) for _ in range(self.prefetch + 2)]
         self._next = 0  # the slot whose turn it is
         self._queue: deque[Work] = deque()
         self._workers = Workers(self._filler, self._shared, self.threads) if self.processes else None
@@ -157,12 +152,19 @@ class Pipeline:
         self._unpin.append(pin(shared.array))
         return shared.array
 
-    def _ahead(self, local: int, nbytes: int) -> int:
-        """Batches to be filled ahead. local: samples of one; nbytes: of its pixels."""
+    def _new_slot(self, views: int, allocate: Allocate, pin: Pin) -> Slot:
+        of_sample = per_sample(*self.augment.shape)
+        extras = {name: of_sample[name] for name in self.augment.names}
+        of_pixels = functools.partial(self._share, pin) if self.processes else allocate
+        return Slot.new(self._local, views, self.shape, allocate, of_pixels, extras)
+
+    def _ahead(self, views: int) -> int:
+        """Batches to be filled ahead."""
         if isinstance(self.source, PixelSource):
             return 2
-        wanted = ceil_div(IN_FLIGHT * self.threads, local)
-        return max(3, min(wanted, MOST_AHEAD, MOST_BYTES // nbytes, len(self))) - 1
+        wanted = ceil_div(IN_FLIGHT * self.threads, self._local)
+        room = MOST_BYTES // (VIEWS[views][0] * self._local * prod(self.shape))
+        return max(3, min(wanted, MOST_AHEAD, room, len(self))) - 1
 
     def __len__(self) -> int:
         """Batches in an epoch."""
@@ -275,11 +277,14 @@ class Pipeline:
         return self._pool.submit(self._fill, work, piece)
 
     def _fill(self, work: Work, piece: slice) -> Broken:
+        def given_up() -> bool:
+            return work.cancelled or self._closed
+
         with self._gate:
-            if work.cancelled or self._closed:
+            if given_up():
                 return {}
             indices, draws, out = work.slot.indices[piece], work.draws[piece], work.slot.pixels[:, piece]
-            return self._filler.fill(indices, draws, out, lambda: work.cancelled or self._closed)
+            return self._filler.fill(indices, draws, out, given_up)
 
     def _finish(self, work: Work) -> None:
         """Wait for a batch; raise what its decoding raised, of several errors the first in order."""

@@ -37,9 +37,9 @@ def clock(rank: int, seconds: float) -> Iterator[None]:
     never comes: a process of its own does, in a session of its own, so that what a terminal sends to all (Ctrl-C)
     leaves it alone.
     """
-    text = f"rank {rank}: MPI has not started in {seconds:g} s: another rank is stopped, or did not come"
-    text += "; CONVNET_JOIN_SECONDS is how long to wait\n"
-    words = str(seconds + min(rank, 2)), text if rank < 2 else "", str(os.getpid())
+    why = "another rank is stopped, or did not come; CONVNET_JOIN_SECONDS is how long to wait"
+    text = f"rank {rank}: MPI has not started in {seconds:g} s: {why}\n" if rank < 2 else ""
+    words = str(seconds + min(rank, 2)), text, str(os.getpid())
     line = [sys.executable, "-ISc", CLOCK, *words]
     with subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True):  # it ends with this pipe
         yield

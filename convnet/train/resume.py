@@ -64,7 +64,8 @@ def check_left_out(config: Config, found: Checkpoint, train: Pipeline, warn: Cal
     if not names or config.data.train.on_error != "error":
         return
     filler = Filler(train.source, train.transform, Cache("off", len(train.source)))
-    indices = np.flatnonzero([train.source.where(index) in names for index in range(len(train.source))])
+    missing = set(names)
+    indices = np.flatnonzero([train.source.where(index) in missing for index in range(len(train.source))])
     out = np.zeros((1, len(indices), *filler.shape), np.uint8)
     filler.fill(indices, train.transform.draw(0, 0, indices), out)
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -86,7 +86,7 @@ def _all(args: argparse.Namespace, console: Console, parts: Iterable[Part]) -> i
         images = len(Index.load(target / NAME))
         done = f"{images} images of {len(source.classes)} classes" + ("" if new else ", prepared before")
         console.say(f"{target}: {done}; {_in_config(job)}")
-        faults = list(verify(target, console.bar, args.workers)) if args.verify else []
+        faults = verify(target, console.bar, args.workers) if args.verify else []
         for fault in faults[:MOST_TOLD]:
             console.say(fault)
         if len(faults) > MOST_TOLD:

@@ -50,17 +50,17 @@ class SaveCheckpoint(Extension):
         with trainer.paused():
             # All ranks take part, since each may hold a part; the first alone writes.
             arrays = trainer.engine.tensors(), trainer.engine.momentum(), trainer.engine.extras()
-            state = {**self.constants, "left_out": self.left_out()}
+            left_out = self.left_out()
             if trainer.control.rank == 0:
                 with trainer.control.busy():
-                    self._write(trainer, state, *arrays)
+                    self._write(trainer, left_out, *arrays)
         trainer.saved()
 
     def _write(
-        self, trainer: Trainer, state: dict[str, Any], weights: Arrays, momentum: Arrays, extras: dict[str, Arrays]
+        self, trainer: Trainer, left_out: list[str], weights: Arrays, momentum: Arrays, extras: dict[str, Arrays]
     ) -> None:
         _check_finite(weights, trainer.step)
-        state |= {**trainer.state(), "extensions": self.states()}
+        state = {**self.constants, **trainer.state(), "left_out": left_out, "extensions": self.states()}
         try:
             checkpoint.save(self.folder, weights, momentum, self.config, state, extras)
             self._mark_best(trainer)
